@@ -44,8 +44,8 @@ PASSING = (
     Mutant(
         "cep-change-undamped",
         "tensorcep/cp/messages/engine.py",
-        "change = move_to_rows(state, problem, executor) / step",
-        "change = move_to_rows(state, problem, executor)",
+        "executor, problem.power) / step",
+        "executor, problem.power)",
         "A damped sweep tells its own change, so that damping looks like convergence.",
         "tests/cp/cep/test_sweep.py",
         "change",

@@ -22,23 +22,17 @@ from tensorcep.core.compile import TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.settings import lacking
+from tensorcep.cp.cep import update
 from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
-from tensorcep.cp.cep.update import (
-    CEP_PASS,
-    Rule,
-    cep_slots,
-    likelihood_message,
-    places_of_modes,
-    products_with_clamped,
-    second_order_message,
-)
-from tensorcep.cp.messages.cavities import ProductSlots, product_slots
+from tensorcep.cp.messages.cavities import product_slots
 from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings import messages as passing
 
 # Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
 NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "C")
+SLOTS = types.NamedUniTuple(NUMBER, len(update.Slots._fields), update.Slots)
+MESSAGE = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, SLOTS)
 
 
 def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageState:
@@ -49,14 +43,34 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     if side and lacking(options, "censors"):
         needed = ", ".join(f"{name}={value!r}" for name, value in options.needs["censors"].items())
         fail_value(f"censored values need {needed}; set those, or lower_limit=None and upper_limit=None.")
-    first_step = 0.5 if problem.noise_prior is None or options.schedule == "parallel" else 1.0
-    columns = product_slots(problem.free, len(problem.shape), places_of_modes)
+    gaussian, clamped = problem.noise_prior is not None, 0
+    first_step = 1.0 if gaussian and options.schedule != "parallel" else 0.5
+    columns = product_slots(problem.free, len(problem.shape), update.places_of_modes)
+    if columns.z.size:
+        of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, SLOTS)
+        clamped = address_of(update.products_with_clamped, of_columns)
+    rule = update.Rule(
+        step=1.0,
+        power=1.0,
+        theta=np.nan,
+        tilted=address_of(problem.likelihood.tilted, TILTED_SIGNATURE),
+        gaussian=gaussian,
+        side=side,
+        from_posterior=options.moments == "posterior",
+        order=options.order,
+        first=0 if gaussian else address_of(update.likelihood_message, MESSAGE),
+        second=address_of(update.second_order_message, MESSAGE) if options.order == 2 else 0,
+        clamped=clamped,
+        positive=options.positive,
+        tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
+        cuts=np.zeros(0),
+    )
     return first_state(
         problem,
         executor,
         columns=columns,
-        rule=_rule(problem, options, side, columns),
-        slots=partial(cep_slots, C=columns.offset.shape[2]),
+        rule=rule,
+        slots=partial(update.cep_slots, C=columns.offset.shape[2]),
         pace=Pace(first_step if options.damping == "adaptive" else 1.0 - float(options.damping)),
         dtype=options.dtype,
         precision=options.message_precision,
@@ -66,44 +80,17 @@ def init(problem: Problem, options: passing.CEP, executor: Executor) -> MessageS
     )
 
 
-def _rule(problem: Problem, options: passing.CEP, side: float, columns: ProductSlots) -> Rule:
-    gaussian, slots, clamped = problem.noise_prior is not None, numba.typeof(cep_slots(2, 1)), 0
-    message = types.void(NUMBER, FLAG, *(NUMBER,) * 4, WORK, slots)
-    if columns.z.size:
-        of_columns = types.void(NUMBER, numba.typeof(columns), FLAG, FLAG, NUMBER, NUMBER, WORK, slots)
-        clamped = address_of(products_with_clamped, of_columns)
-    return Rule(
-        step=1.0,
-        power=1.0,
-        theta=np.nan,
-        tilted=address_of(problem.likelihood.tilted, TILTED_SIGNATURE),
-        gaussian=gaussian,
-        side=side,
-        from_posterior=options.moments == "posterior",
-        order=options.order,
-        first=0 if gaussian else address_of(likelihood_message, message),
-        second=address_of(second_order_message, message) if options.order == 2 else 0,
-        clamped=clamped,
-        positive=options.positive,
-        tilted_noise=options.noise_moments == "tilted" and options.moments == "cavity",
-        cuts=np.zeros(0),
-    )
-
-
 def step(state: MessageState, problem: Problem, options: passing.CEP, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
-    order = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order
-    state = state.put(rule=state.own.rule._replace(order=order))
+    order, work = 1 if state.sweeps < max(options.warm_up, options.anneal) else options.order, update.CEP_PASS
+    if order != state.own.rule.order:
+        state = state.put(rule=state.own.rule._replace(order=order))
     if options.messages == "averaged":
         work = CLOSED_PASS if in_closed_form(state.own.rule) else AVERAGED_PASS
         return sweep(state, problem, options, executor, work, averaged_rows)
-    moments = ("rows.mean", "rows.cov") if state.own.rule.from_posterior else ()
-    return sweep(state, problem, options, executor, CEP_PASS._replace(reads=CEP_PASS.reads + moments))
-
-
-def trial_sweeps(options: passing.CEP) -> int:
-    """Sweeps before the ones that count: annealed ones, and first-order ones when the second order is to follow."""
-    return max(options.anneal, options.warm_up if options.order == 2 else 0)
+    if state.own.rule.from_posterior:
+        work = work._replace(reads=(*work.reads, "rows.mean", "rows.cov"))
+    return sweep(state, problem, options, executor, work)
 
 
 CEP = Method(
@@ -129,7 +116,8 @@ CEP = Method(
         passes_messages=True,
         knows_sparse_rows=True,
     ),
-    trial_sweeps=trial_sweeps,
+    # those before the ones that count: annealed ones, and first-order ones when the second order is to follow
+    trial_sweeps=lambda options: max(options.anneal, options.warm_up if options.order == 2 else 0),
     resume=resume,
     of_entries=lambda state: state.own.sums,
 )

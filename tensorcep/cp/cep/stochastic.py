@@ -90,10 +90,7 @@ def _add_message(rows, weight, average, sum_Lam, sum_eta, power, R, w, at):
 def averaged_chunks(
     first, last, modes, entries, columns, others, cavity, average, messages, kept, sums, noise, rule, w, at
 ):
-    """New messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last, added up in ``sums``.
-
-    ``others`` are the rows that give the other modes' moments; cavity and average as in `averaged_rows`.
-    """
+    """New messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last, added up in ``sums``."""
     K, R = entries.rows.shape[1], cavity.eta.shape[1]
     P, structured = R * (R + 1) // 2, columns.z.shape[2] > 0
     for c in range(first, last):
@@ -145,25 +142,15 @@ AVERAGED_PASS = Pass(
 
 
 class Factors(NamedTuple):
-    """Numbers of all rows whose products over the modes are moments of the latent value, and the average messages.
+    """Numbers of all rows whose products over the modes are moments of the latent value, and the average messages."""
 
-    Attributes
-    ----------
-    second : (n_rows, T * W) float64
-        For each of T modes that get messages: of the rows of the other modes the factors of the elements of z z',
-        packed, of z c and of c c', W in all; of the rows of the mode itself the factors that make E[f^2] their sum.
-    mean : (n_rows, T * (R + C)) float64
-        The same of z and of the C columns that are clamped in the mode, and of E[f].
-    good : (n_rows,) float64
-        1 where the row's cavity is a Gaussian.
-    Lam, eta : (n_rows, P) and (n_rows, R) float64
-        The average message of every row.
-    """
-
+    # (n_rows, T * W) float64, for each of T modes that get messages: of the rows of the other modes the factors of the
+    # elements of z z', packed, of z c and of c c', W in all; of the rows of the mode itself those that make E[f^2]
+    # their sum.
     second: np.ndarray
-    mean: np.ndarray
-    good: np.ndarray
-    Lam: np.ndarray
+    mean: np.ndarray  # (n_rows, T * (R + C)) float64: the same of z and of the C columns clamped in it, and of E[f]
+    good: np.ndarray  # (n_rows,) float64: 1 where the row's cavity is a Gaussian
+    Lam: np.ndarray  # (n_rows, P) and (n_rows, R) float64: the average message of every row
     eta: np.ndarray
 
 
@@ -250,10 +237,7 @@ def _add(x, z, factor, pull, Lam, eta):
 
 @block_kernel
 def closed_chunks(first, last, modes, entries, columns, factors, messages, kept, sums, noise, rule, w, at):
-    """Messages in closed form to the modes ``modes[0]:modes[1]`` of the chunks first:last, added up in ``sums``.
-
-    An entry with a cavity that is no Gaussian sends the average message instead.
-    """
+    """Messages in closed form to the modes ``modes[0]:modes[1]`` of the chunks first:last, added up in ``sums``."""
     K, R, T = entries.rows.shape[1], sums.eta.shape[2], modes[1] - modes[0]
     W, M = factors.second.shape[1] // T, factors.mean.shape[1] // T
     flat = w.reshape(w.size)
@@ -283,7 +267,7 @@ def closed_chunks(first, last, modes, entries, columns, factors, messages, kept,
                     if w[at.ok, lane] > 0.0:
                         factor = weight * rule.power * w[at.theta, lane]
                         _add(x, z, factor, factor * w[at.y, lane], Lam, eta)
-                    else:
+                    else:  # a cavity that is no Gaussian: the average message
                         skipped += 1
                         for p in range(len(Lam)):
                             Lam[p] += weight * factors.Lam[row, p]

@@ -77,54 +77,26 @@ def places_of_modes(K: int, R: int) -> list[Places]:
 
 
 class Rule(NamedTuple):
-    """How messages are computed.
+    """How messages are computed."""
 
-    Attributes
-    ----------
-    step : float
-        Fraction of the way from the old to the new natural parameters.
-    power : float
-        Factor of new messages: 1, or more while annealing.
-    theta : float
-        The likelihood's parameter, for likelihoods without a noise posterior.
-    tilted : int
-        Address of the likelihood's tilted moments.
-    gaussian : bool
-        Gaussian likelihood: theta is the expected noise precision, which has messages of its own.
-    side : float
-        Gaussian likelihood with a limit: some values side y <= 0 say only that side times the noisy value is not above
-        0. 0 where no value is censored.
-    from_posterior : bool
-        Take the other modes' moments from the posterior instead of the cavity.
-    order : int
-        1 or 2: order of the Taylor approximation.
-    first, second : int
-        Addresses of the first-order message of a likelihood that is not Gaussian, and of the second-order one, or 0
-        where none is sent (`method`).
-    clamped : int
-        Address of the products with columns that are clamped, or 0 where none is (`method`).
-    positive : bool
-        Keep messages positive (see `first_order`).
-    tilted_noise : bool
-        Messages to the noise count y in the moments of f (`squared_errors`).
-    cuts : (L + 1,) float64
-        Where ordered levels are cut; nothing for other likelihoods.
-    """
-
-    step: float
-    power: float
-    theta: float
-    tilted: int
-    gaussian: bool
+    step: float  # fraction of the way from the old to the new natural parameters
+    power: float  # factor of new messages: 1, or more while annealing
+    theta: float  # the likelihood's parameter, for likelihoods without a noise posterior
+    tilted: int  # address of the likelihood's tilted moments
+    gaussian: bool  # Gaussian likelihood: theta is the expected noise precision, which has messages of its own
+    # Gaussian likelihood with a limit: some values side y <= 0 say only that side times the noisy value is not above 0;
+    # 0 where no value is censored.
     side: float
-    from_posterior: bool
-    order: int
+    from_posterior: bool  # take the other modes' moments from the posterior instead of the cavity
+    order: int  # 1 or 2: order of the Taylor approximation
+    # Addresses of the first-order message of a likelihood that is not Gaussian, of the second-order one, and of the
+    # products with columns that are clamped; 0 where there are none (`method`).
     first: int
     second: int
     clamped: int
-    positive: bool
-    tilted_noise: bool
-    cuts: np.ndarray
+    positive: bool  # keep messages positive (see `first_order`)
+    tilted_noise: bool  # messages to the noise count y in the moments of f (`squared_errors`)
+    cuts: np.ndarray  # (L + 1,) float64: where ordered levels are cut; nothing for other likelihoods
 
 
 # CEP's update: the message of one entry to the row of one mode, for a block of lanes at once.

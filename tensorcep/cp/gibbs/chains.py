@@ -6,37 +6,36 @@ one mode after the other are drawn given everything else.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import concatenated, room_of
-from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
+from tensorcep.core.arrays import concatenated, on_scratch, room_of
+from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
 from tensorcep.cp.calibration.holdout import HeldOut, NoiseLaw
 from tensorcep.cp.gibbs.metropolis import Around, Judge
 from tensorcep.cp.gibbs.row_draw import (
     NO_SITES,
+    NOTHING,
+    ROW_DRAWS,
     DrawnSites,
     ModeColumns,
-    draw_rows,
     draw_series,
-    free_values,
     in_order,
     mode_columns,
     of_row_noise,
-    rooms_of,
-    values_in_order,
+    room_for,
     weighted_sites,
 )
 from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import latent_of_entries
-from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
+from tensorcep.cp.model.memmap import StoredTargets, by_row_of, value_offset
 from tensorcep.cp.model.parameters import kernel_arguments, with_parameter
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, initial_prior, seen_rows, with_seen_rows
@@ -54,69 +53,34 @@ from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 NO_PLACES = np.zeros(0, dtype=np.int64)
 NO_ENTRIES = EntriesByRow(
-    start=np.zeros(1, dtype=np.int64),
-    end=np.zeros(0, dtype=np.int64),
-    entry=np.zeros(0, dtype=np.int32),
-    value=np.zeros(0),
-    others=np.zeros((0, 0), dtype=np.int32),
-    chunks=(),
+    np.zeros(1, dtype=np.int64), NO_PLACES, np.zeros(0, dtype=np.int32), NOTHING, np.zeros((0, 0), dtype=np.int32), ()
 )
 
 
 class ChainSetup(NamedTuple):
-    """What follows from the problem.
+    """What follows from the problem."""
 
-    Attributes
-    ----------
-    by_row : EntriesByRow
-        Entries that the burn-in leaves out come last; chunks count whole groups of rows from the first of their mode.
-    columns : tuple of ModeColumns, one per mode
-    rooms : tuple of tuples of Rooms, one per chain and mode: chains may be drawn at once
-    free : FreeColumns
-    small : Problem
-        The problem in the free columns, whose prior the rows have.
-    augmentation : Augmentation
-        One that is not `auxiliary` where entries are Gaussian in f as they are.
-    parameters : tuple of Parameter
-        What is learned of the likelihood.
-    weighted : bool
-        Whether what entries say has weights.
-    burn_in : int
-    before_rows, after_rows : tuple of int
-        Places of the parameters that are drawn given latent values, and given what the rows leave of the targets.
-    """
-
-    by_row: EntriesByRow
-    columns: tuple[ModeColumns, ...]
-    rooms: tuple[tuple[Rooms, ...], ...]
+    by_row: EntriesByRow  # those that the burn-in leaves out last; chunks count groups of rows from the first of a mode
+    columns: tuple[ModeColumns, ...]  # one per mode
+    rooms: tuple[tuple[Rooms, ...], ...]  # one per chain and mode: chains may be drawn at once
     free: FreeColumns
-    small: Problem
-    augmentation: Augmentation
-    parameters: tuple[Parameter[Any], ...]
-    weighted: bool
+    small: Problem  # the problem in the free columns, whose prior the rows have
+    augmentation: Augmentation  # one that is not `auxiliary` where entries are Gaussian in f as they are
+    parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
+    weighted: bool  # whether what entries say has weights
     burn_in: int
-    before_rows: tuple[int, ...]
-    after_rows: tuple[int, ...]
+    before_rows: tuple[int, ...]  # places of the parameters that are drawn given latent values,
+    after_rows: tuple[int, ...]  # and given what the rows leave of the targets
 
 
 class KeptDraws(NamedTuple):
-    """The draws that are kept: of every part one array for each.
+    """The draws that are kept: of every part one array for each, and none of a part that there is not."""
 
-    Attributes
-    ----------
-    rows : tuple of (C, n_rows, R), theta : tuple of (C, m), common : tuple of (C, 2)
-        The last are means and shapes of a noise or a dispersion that differs; none where there is none.
-    unknown : tuple of (C, K, R)
-        Rows of the present priors; none where these are not learned.
-    drifts : tuple of (C, n, R)
-        Parameters of the series (`Draws.drifts`); none where there is none.
-    """
-
-    rows: tuple[np.ndarray, ...] = ()
-    theta: tuple[np.ndarray, ...] = ()
-    common: tuple[np.ndarray, ...] = ()
-    unknown: tuple[np.ndarray, ...] = ()
-    drifts: tuple[np.ndarray, ...] = ()
+    rows: tuple[np.ndarray, ...] = ()  # (C, n_rows, R)
+    theta: tuple[np.ndarray, ...] = ()  # (C, m)
+    common: tuple[np.ndarray, ...] = ()  # (C, 2), means and shapes of a noise or a dispersion that differs
+    unknown: tuple[np.ndarray, ...] = ()  # (C, K, R), rows of the present priors where these are learned
+    drifts: tuple[np.ndarray, ...] = ()  # (C, n, R), parameters of the series (`Draws.drifts`)
 
     def grows(self) -> bool:
         """Arrays are added, and never changed: files keep each once."""
@@ -124,33 +88,15 @@ class KeptDraws(NamedTuple):
 
 
 class ChainSums(NamedTuple):
-    """What samplers alone have.
-
-    Attributes
-    ----------
-    setup : ChainSetup
-    sites : DrawnSites
-        Without entries where targets are the values.
-    f : (C, n_blocks, LANES) float64
-        Latent values of the entries; no blocks where nothing depends on them.
-    around : Around or None
-        Of likelihoods that no variable makes Gaussian, the past of the latent values.
-    held : HeldOut or None
-        Entries that the burn-in leaves out.
-    told_noise : bool
-        Whether these tell the noise.
-    noise_law : NoiseLaw or None
-        After the burn-in, how new observations differ from normal ones; None where these are normal.
-    kept : KeptDraws
-    """
+    """What samplers alone have."""
 
     setup: ChainSetup
-    sites: DrawnSites
-    f: np.ndarray
-    around: Around | None = None
-    held: HeldOut | None = None
-    told_noise: bool = False
-    noise_law: NoiseLaw | None = None
+    sites: DrawnSites  # without entries where targets are the values
+    f: np.ndarray  # (C, n_blocks, LANES) float64, latent values of the entries; no blocks where nothing depends on them
+    around: Around | None = None  # of likelihoods that no variable makes Gaussian, the past of the latent values
+    held: HeldOut | None = None  # entries that the burn-in leaves out
+    told_noise: bool = False  # whether these tell the noise
+    noise_law: NoiseLaw | None = None  # after the burn-in, how new observations differ from normal ones, if they do
     kept: KeptDraws = KeptDraws()
 
     def remade(self) -> tuple[str, ...]:
@@ -159,22 +105,11 @@ class ChainSums(NamedTuple):
 
 
 class GibbsState(NamedTuple):
-    """Chains of draws.
+    """Chains of draws."""
 
-    Attributes
-    ----------
-    rows : (C, n_rows, R) float64
-        Current rows, clamped columns included.
-    hyper : tuple of Conditional, one per chain
-    parameters : tuple of tuples
-        The draw of each parameter, in every chain.
-    own : ChainSums
-    sweeps : int
-    """
-
-    rows: np.ndarray
-    hyper: tuple[Conditional, ...]
-    parameters: tuple[tuple[Any, ...], ...]
+    rows: np.ndarray  # (C, n_rows, R) float64, current rows, clamped columns included
+    hyper: tuple[Conditional, ...]  # one per chain
+    parameters: tuple[tuple[Any, ...], ...]  # in every chain the draw of each
     own: ChainSums
     sweeps: int = 0
 
@@ -226,7 +161,9 @@ class GibbsState(NamedTuple):
             f = room_of(f).empty((len(which), *f.shape[1:]))
             for own, c in zip(f, which, strict=True):
                 own[:] = self.own.f[c]
-        state = self.put(f=f, around=None if around is None else around.of_chains(which))
+        if around is not None:
+            around = around._replace(mean=around.mean[which], variance=around.variance[which])
+        state = self.put(f=f, around=around)
         hyper, parameters = tuple(self.hyper[c] for c in which), tuple(self.parameters[c] for c in which)
         return state._replace(rows=self.rows[which], hyper=hyper, parameters=parameters)
 
@@ -244,11 +181,6 @@ class GibbsState(NamedTuple):
         return likelihood, np.broadcast_to(theta.values, (len(theta.values), len(place)))
 
 
-def without_lists(state: GibbsState | None) -> GibbsState | None:
-    """The state, if there is one, without the lists of the entries."""
-    return None if state is None else state.put(setup=state.setup._replace(by_row=NO_ENTRIES))
-
-
 def start_chains(
     problem: Problem,
     options: Sampler,
@@ -262,16 +194,16 @@ def start_chains(
     `held` are entries that the burn-in leaves out. Entries with weights have sites. Latent values and parameters are
     not set yet.
     """
-    small = with_seen_rows(free_problem(problem))
-    free_columns = columns_of(problem)
+    small, free_columns = with_seen_rows(free_problem(problem)), columns_of(problem)
     columns = mode_columns(free_columns)
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains
     weighted = problem.power is not None or augmentation.weighted or any(one.weighs for one in parameters)
     has_sites = weighted or augmentation.auxiliary
     by_row = by_row_of(problem, None if held is None else held.place, values=not has_sites, executor=executor)
-    by_row = by_row._replace(chunks=tuple(_cut_at_groups(chunks) for chunks in by_row.chunks))
-    rooms = tuple(rooms_of(small.rank, columns) for _ in priors)
+    cuts = (chunks - chunks[0] for chunks in by_row.chunks)  # at whole groups of rows, which share a random stream
+    by_row = by_row._replace(chunks=tuple(np.unique(np.minimum(-(-own // LANES) * LANES, own[-1])) for own in cuts))
+    rooms = tuple(tuple(Rooms(partial(room_for, small.rank, own)) for own in columns) for _ in priors)
     made = by_row, columns, rooms, free_columns, small
     order = sorted(range(len(parameters)), key=lambda i: parameters[i].stage)
     after = tuple(i for i in order if parameters[i].stage is DrawStage.RESIDUAL)
@@ -283,28 +215,21 @@ def start_chains(
 
 
 def first_rows(small: Problem, columns: tuple[ModeColumns, ...], n_chains: int, rank: int) -> np.ndarray:
-    """The rows of every chain, (C, n_rows, rank): the start of a problem in the free columns, then draws of its prior.
-
-    Clamped columns are 1.
-    """
-    factors = np.empty((n_chains, sum(small.shape), rank))
+    """The rows of every chain, (C, n_rows, rank): the start of a problem in free columns, or draws of its prior."""
+    prior, shape, factors = small.prior, small.shape, np.empty((n_chains, sum(small.shape), rank))
     for c in range(n_chains):
-        start = _draws_from_prior(small, c) if c or small.start is None else np.ascontiguousarray(small.start)
+        start = small.start if c == 0 else None
+        if start is None:
+            line, eta = per_row(np.arange(len(prior.Lam)), shape), per_row(prior.eta, shape)
+            start, good, stream = np.empty(eta.shape), np.empty(len(eta)), RandomStream.START + c
+            draw_packed_rows(0, -(-len(eta) // LANES), line, prior.Lam, eta, small.seed, stream, start, good)
+        start = np.ascontiguousarray(start)
         for own, (a, b) in zip(columns, itertools.pairwise(offsets(small.shape)), strict=True):
             place = np.full(rank, -1)
             place[own.free[own.free >= 0]] = np.flatnonzero(own.free >= 0)
             arrange(int(a), int(b), start, place, factors[c])
             factors[c, a:b, place < 0] = 1.0
     return factors
-
-
-def _draws_from_prior(problem: Problem, chain: int) -> np.ndarray:
-    """A draw of every row from its prior, (n_rows, R)."""
-    Lam, eta = problem.prior.Lam, per_row(problem.prior.eta, problem.shape)
-    line = per_row(np.arange(len(Lam)), problem.shape)
-    rows, good = np.empty(eta.shape), np.empty(len(eta))
-    draw_packed_rows(0, -(-len(eta) // LANES), line, Lam, eta, problem.seed, RandomStream.START + chain, rows, good)
-    return rows
 
 
 def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
@@ -319,19 +244,11 @@ def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: E
 
 
 class RowFit(NamedTuple):
-    """Of the rows of the mode that was drawn last, (n_k,) each.
+    """Of the rows of the mode that was drawn last, (n_k,) each."""
 
-    Attributes
-    ----------
-    sums : array
-        Sums of weight (target / weight - f)^2 at the new rows over the entries of each; of a series their sum comes
-        first.
-    sizes : array
-        How many entries each has.
-    """
-
+    # of weight (target / weight - f)^2 at the new rows over the entries of each; of a series their sum comes first
     sums: np.ndarray
-    sizes: np.ndarray
+    sizes: np.ndarray  # how many entries each has
 
 
 def draw_factors(
@@ -342,10 +259,7 @@ def draw_factors(
     executor: Executor,
     judge: Judge | None = None,
 ) -> RowFit:
-    """Draw the rows of every mode in turn, those of a mode whose rows have a precision last; a `judge` turns some down.
-
-    The precision multiplies the weights of the entries.
-    """
+    """Draw the rows of every mode in turn, those of a mode with a precision each last; a `judge` turns some down."""
     setup, prior, factors = state.setup, state.hyper[chain], state.rows[chain]
     first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[chain], np.zeros(len(factors))
     by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
@@ -356,7 +270,9 @@ def draw_factors(
     of_rows = precision if isinstance(precision, RowPrecision) else None
     last, tau = (-1, np.array([precision])) if of_rows is None else (of_rows.mode, np.ones(1))
     stay = not len(state.own.sites.weight) and of_rows is None
-    values = values_in_order(by_row, problem) if stay else None
+    values: Any = (0, NOTHING, by_row.value)  # as `in_order`: targets that stay are in the order of every mode's rows
+    if stay and on_scratch(by_row.value):
+        values = StoredTargets(by_row.value, value_offset(problem.likelihood))
     modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
     name, of = f"factors {chain}", {"factors": factors}
     for k in modes:
@@ -378,10 +294,13 @@ def draw_factors(
             continue
         old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
         entries = (0, NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
-        law = (*_prior_of_mode(setup.small, prior, k), given[1], key)
+        Lam, eta = (of_mode(part, k, problem.shape) for part in (prior.Lam, prior.eta))
+        shift = setup.small.prior.shift(k, modes_prior, natural=True)
+        law = (Lam, eta if shift is None else shift + eta, given[1], key)
         record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
-        executor.run(_row_draws(k, stay), 0, len(cuts) - 1, *record, scratch=rooms[k])
+        work = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
+        executor.run(work, 0, len(cuts) - 1, *record, scratch=rooms[k])
         if judge is not None:
             judge.decide(data, key, old, factors, executor)
     executor.settle()
@@ -389,78 +308,17 @@ def draw_factors(
     return RowFit(fit[of_last], by_row.end[of_last] - by_row.start[:-1][of_last])
 
 
-def _cut_at_groups(chunks: np.ndarray) -> np.ndarray:
-    """The cuts of a mode counted from its first row, at whole groups of rows, which share a random stream."""
-    return np.unique(np.minimum(-(-(chunks - chunks[0]) // LANES) * LANES, chunks[-1] - chunks[0]))
-
-
-def draw_parts(
-    first: int,
-    last: int,
-    cuts: np.ndarray,
-    offset: int,
-    by_row: EntriesByRow,
-    source: np.ndarray,
-    columns: ModeColumns,
-    base: int,
-    weight: np.ndarray,
-    target: np.ndarray | StoredTargets,
-    prior_Lam: np.ndarray,
-    prior_eta: np.ndarray,
-    precision: np.ndarray,
-    key: tuple[int, int, int],
-    fit: np.ndarray,
-    factors: np.ndarray,
-    *room: Any,
-) -> None:
-    """Draw the rows cuts[first]:cuts[last]: see `draw_rows`."""
-    a, b, lists = int(cuts[first]), int(cuts[last]), (by_row.start, by_row.end, by_row.others)
-    law = (prior_Lam, prior_eta, precision, key, fit, factors)
-    if isinstance(target, StoredTargets):
-        in_pieces(draw_rows, a, b, offset, lists, source, columns, target, *law, *room, align=LANES)
-    else:
-        draw_rows(a, b, offset, lists, source, columns, (base, weight, target), *law, *room)
-
-
-# The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
-ROW_DRAWS = Pass(
-    draw_parts,
-    over="rows",
-    reads=("source",),
-    lines=("prior_Lam", "prior_eta"),
-    gives=("fit",),
-    changes=("factors",),
-    later=True,
-)
-
-
-@functools.cache
-def _row_draws(k: int, stay: bool) -> Pass:
-    """That of mode k; `stay`: what entries say does not change from sweep to sweep."""
-    return ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
-
-
-def _prior_of_mode(small: Problem, prior: Conditional, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the rows of mode k; one line for all of them where they share it."""
-    Lam, eta = of_mode(prior.Lam, k, small.shape), of_mode(prior.eta, k, small.shape)
-    modes: Any = prior.modes
-    shift = small.prior.shift(k, modes, natural=True)
-    return Lam, eta if shift is None else shift + eta
-
-
 def draw_priors(state: GibbsState) -> GibbsState:
-    """Draw the rows' prior of every chain given its rows that have entries, where it is learned.
-
-    Rows without entries are left out and drawn after it, from it.
-    """
-    small, law, clamped, priors = state.setup.small, state.setup.small.prior, state.setup.free.any_clamped, []
+    """Draw the rows' prior of every chain, where it is learned, given rows with entries; others are drawn from it."""
+    small, law, priors = state.setup.small, state.setup.small.prior, []
     for c, prior in enumerate(state.hyper):
         if prior.modes is None or not isinstance(law, LearnedPrior):
             return state
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
             seen, columns = state.rows[c, a:b][prior.seen[a:b]], state.setup.columns[k]
-            rows.append(free_values(seen, columns) if clamped else seen[:, columns.free])
+            used = columns.free >= 0
+            rows.append(seen[:, columns.free] if used.all() else seen[:, np.where(used, columns.free, 0)] * used)
         rng = generator(small.seed, RandomStream.PRIOR, state.sweeps, c)
         priors.append(conditional_of_modes(law.draw(prior.modes, rows, rng), prior.seen))
     return state._replace(hyper=tuple(priors))
@@ -475,29 +333,25 @@ def keep(state: GibbsState, problem: Problem, options: Sampler) -> GibbsState:
 
 
 def _with_current(state: GibbsState, problem: Problem, dtype: str | None) -> GibbsState:
-    kept, common = state.own.kept, state.common
+    kept, common, drifts = state.own.kept, state.common, tuple[np.ndarray, ...]()
+    if problem.prior.clocks:  # the present parameters of all series in every chain, (C, n, R)
+        clocks, places = state.setup.small.prior.clocks, [own.free for own in state.setup.columns]
+        modes: list[Any] = [prior.modes for prior in state.hyper]
+        lines = (lines_of_modes(own, clocks) for own in modes)
+        drifts = (np.stack([in_columns(own, clocks, places, problem.every_free) for own in lines]),)
     now = KeptDraws(
         rows=(state.rows.astype(dtype),),
         theta=(state.theta,),
         common=(common,) if common.size else (),
         unknown=(_unknown_rows(state, problem),) if problem.prior.learned else (),
-        drifts=(_drifts(state, problem.every_free),) if problem.prior.clocks else (),
+        drifts=drifts,
     )
     return state.put(kept=KeptDraws(*(old + new for old, new in zip(kept, now, strict=True))))
 
 
-def _drifts(state: GibbsState, free: np.ndarray) -> np.ndarray:
-    """The present parameters of all series in every chain, (C, n, R)."""
-    modes: list[Any] = [prior.modes for prior in state.hyper]
-    clocks, places = state.setup.small.prior.clocks, [own.free for own in state.setup.columns]
-    return np.stack([in_columns(lines_of_modes(own, clocks), clocks, places, free) for own in modes])
-
-
 def _unknown_rows(state: GibbsState, problem: Problem) -> np.ndarray:
-    """A draw of one more row of every mode from the present prior of each chain, (C, K, R).
-
-    Moments over all draws would not do: signs and order of the components differ from chain to chain.
-    """
+    """A draw of one more row of every mode from the present prior of each chain, (C, K, R)."""
+    # moments over all draws would not do: signs and order of the components differ from chain to chain
     rows = np.ones((len(state.hyper), len(problem.shape), problem.rank))
     for c, prior in enumerate(state.hyper):
         rng = generator(problem.seed, RandomStream.UNKNOWN_ROWS, state.sweeps, c)

@@ -31,19 +31,10 @@ from tensorcep.core.arrays import mean_square, room_of, variance
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.random import RandomStream
-from tensorcep.cp.calibration.holdout import (
-    Beside,
-    ChainsDrawn,
-    HeldOut,
-    chains_of,
-    hold_out,
-    learn_from_held,
-    noise_at,
-    promising_chains,
-    with_factors,
-)
+from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.null_model import calibrated, with_constant
 from tensorcep.cp.gibbs.chains import (
+    NO_ENTRIES,
     GibbsState,
     RowFit,
     collect,
@@ -52,13 +43,12 @@ from tensorcep.cp.gibbs.chains import (
     keep,
     latent_of_chain,
     start_chains,
-    without_lists,
 )
-from tensorcep.cp.gibbs.metropolis import Judge, first_around, judge_of, match_sites
+from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
 from tensorcep.cp.model.latent import relative_change
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, told_of_theta
 from tensorcep.cp.model.problem import Problem, weights_of_entries
-from tensorcep.cp.model.rows import augmentation_in_use, train_score
+from tensorcep.cp.model.rows import augmentation_in_use, per_entry, train_score
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.slots import LANES
@@ -79,13 +69,16 @@ NO_FIT = RowFit(np.zeros(0), np.zeros(0, dtype=np.int64))
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> GibbsState:
-    """Every chain at its start, a precision at that of the data, any other parameter at its own start.
-
-    `kind` names the augmentation of the likelihood that is used.
-    """
+    """Every chain at its start, a precision at that of the data; `kind` names the likelihood's augmentation."""
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
-    auxiliary, spread = augmentation.auxiliary, _spread(problem)
-    parameters, held = parameters_of(problem, options, drawn=auxiliary), _held_out(problem, options, spread)
+    auxiliary, n, weight = augmentation.auxiliary, len(problem.entries.permutation), weights_of_entries(problem)
+    y = problem.entries.y.ravel()[:n]
+    # the variance of the data; of data that do not vary a thousandth of their mean square, or 1
+    spread = max(variance(y, weight), 1e-3 * mean_square(y, weight)) or 1.0 if y.size else 1.0
+    parameters = parameters_of(problem, options, drawn=auxiliary)
+    stacked = options.n_chains > 1 and options.weights == "stacked"
+    wanted = stacked or getattr(options, "noise", "sampled") == "held-out"
+    held = holdout.hold_out(problem, options.n_chains, spread) if wanted and options.burn_in > 0 else None
     state = start_chains(problem, options, augmentation, parameters, held, executor)
     C, f = options.n_chains, state.own.f
     if auxiliary or any(parameter.weighs for parameter in parameters):
@@ -97,22 +90,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
         stats = _entry_stats(state, f[c], problem, executor)
         draws.append(tuple(parameter.first_draw(spread, stats) for parameter in parameters))
     told = not auxiliary and state.learns_precision and options.noise == "held-out"
-    around = first_around(f, options.burn_in) if augmentation.matched else None
+    around = Around(f.copy(), np.zeros_like(f), options.burn_in) if augmentation.matched else None
     state = state.put(f=f, around=around, told_noise=told and held is not None and held.tells_noise)
     return state._replace(parameters=tuple(draws))
-
-
-def _held_out(problem: Problem, options: Any, noise: float) -> HeldOut | None:
-    """The entries that the burn-in leaves out, if it is to leave some out, and the noise to start with."""
-    stacked = options.n_chains > 1 and options.weights == "stacked"
-    wanted = stacked or getattr(options, "noise", "sampled") == "held-out"
-    return hold_out(problem, options.n_chains, noise) if wanted and options.burn_in > 0 else None
-
-
-def _spread(problem: Problem) -> float:
-    """Variance of the data; of data that do not vary a thousandth of their mean square, or 1."""
-    y, weight = problem.entries.y.ravel()[: len(problem.entries.permutation)], weights_of_entries(problem)
-    return max(variance(y, weight), 1e-3 * mean_square(y, weight)) or 1.0 if y.size else 1.0
 
 
 def _entry_stats(state: GibbsState, f: np.ndarray, problem: Problem, executor: Executor, c: int = 0) -> EntryStats:
@@ -147,12 +127,13 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     change = relative_change(state.rows, old)
     del old  # a draw may be kept in its place
     if held is not None and len(state.left_out):
-        now = ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
-        held, draws = learn_from_held(held, now, state.given_at(held.place, problem), problem, options, own.told_noise)
-        which = promising_chains(held, sweeps, burn_in, problem.likelihood)
+        now = holdout.ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
+        given = state.given_at(held.place, problem)
+        held, draws = holdout.learn_from_held(held, now, given, problem, options, own.told_noise)
+        which = holdout.promising_chains(held, sweeps, burn_in, problem.likelihood)
         state = state._replace(parameters=draws).put(held=held)
         if options.weights == "stacked" and len(which) < len(draws):
-            state = state.of_chains(which).put(held=chains_of(held, which))
+            state = state.of_chains(which).put(held=holdout.chains_of(held, which))
     noise = float(state.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(change, noise, 0, 0, float(np.array([score for _, score in swept]).mean()))
     return keep(state, problem, options), sweep
@@ -243,7 +224,11 @@ def draw_sites(
         part *= used
     if around is not None:
         around.look(c, f, state.sweeps)
-        match_sites((around.mean[c], around.variance[c]), setup.augmentation, (y, theta), problem, sites, executor)
+        mean = around.mean[c]
+        given, unused = (y, mean, mean * mean + around.variance[c], theta), (np.empty_like(mean), np.empty_like(mean))
+        per_entry(given, (*sites, *unused), setup.augmentation.expected, problem, executor)
+        for part in sites if problem.power is not None else ():
+            part *= problem.power
     else:
         key = DrawKey(problem.seed, state.sweeps, c).of_entries(RandomStream.AUGMENTATION)
         record = (y, used if hides else problem.weights, f, theta_of_sites, key, *sites)
@@ -261,33 +246,27 @@ def draw_sites(
 
 
 def with_weights(
-    state: GibbsState, problem: Problem, options: Any, beside: Sequence[Beside] = (), before: Any = 0.0
+    state: GibbsState, problem: Problem, options: Any, beside: Sequence[holdout.Beside] = (), before: Any = 0.0
 ) -> GibbsState:
-    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed.
-
-    `before` is what the fits beside them count unless the entries left out say otherwise.
-    """
-    held: Any = state.held
-    shapes = noise_at(state.setup.parameters, state.parameters, held.place).shape
+    """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
+    held: Any = state.held  # `before` is what fits beside count unless entries left out say otherwise
+    shapes = holdout.noise_at(state.setup.parameters, state.parameters, held.place).shape
     held, law = calibrated(held, problem, options, beside, before, shapes, state.own.told_noise)
     return state.of_chains(held.alive).put(held=held, noise_law=law)
 
 
 def finish(state: GibbsState, problem: Problem) -> Draws:
-    """The draws kept, those of the constant unless fits beside the chains have draws, and of what else was learned.
-
-    A noise precision from entries left out is that beside all draws.
-    """
+    """The draws kept, those of the constant unless fits beside the chains have draws, and of what else was learned."""
     held = state.held
     draws = collect(state, problem, None if held is None else held.shares)._replace(**told_of_theta(problem.likelihood))
     if held is None:
         return draws
-    if state.own.told_noise:
+    if state.own.told_noise:  # a precision from entries left out is that beside all draws
         theta, uneven = np.asarray(draws.theta) / held.noise_ratio, draws.uneven
         uneven = None if uneven is None else uneven / [held.noise_ratio, 1.0]
         draws = draws._replace(theta=theta, uneven=uneven)
     draws = draws if held.beside.any() else with_constant(draws, held, problem.free, problem.prior)
-    return with_factors(draws, state.own.noise_law)
+    return holdout.with_factors(draws, state.own.noise_law)
 
 
 def _takes_powers(problem: Problem) -> bool:
@@ -320,7 +299,7 @@ GIBBS = Method(
         proposes_rows=lambda likelihood: likelihood.normal is None,
     ),
     resume=resume,
-    ended=without_lists,
+    ended=lambda state: None if state is None else state.put(setup=state.setup._replace(by_row=NO_ENTRIES)),
 )
 PG_GIBBS = replace(
     GIBBS,

@@ -16,7 +16,6 @@ are expanded at the present row instead, and so twice.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +24,9 @@ from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, c
 from tensorcep.core.executor import Executor
 from tensorcep.core.random import new_stream, start_stream, uniform
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import per_entry
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import exp
-from tensorcep.likelihoods.base import Augmentation, Likelihood
+from tensorcep.likelihoods.base import Likelihood
 
 # What a chain remembers in the burn-in is the last one of so many parts of its past; then it forgets no more.
 PARTS = 10.0
@@ -36,24 +34,15 @@ PARTS = 10.0
 CLIMBING, LEAST_PART = 0.5, 0.1
 # Numbers of streams from here on are not those of groups of rows that are drawn.
 AFTER_DRAWS = 1 << 31
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 class Around(NamedTuple):
-    """What chains remember of the latent values of their entries.
+    """What chains remember of the latent values of their entries."""
 
-    Attributes
-    ----------
-    mean, variance : (C, n_blocks, LANES) float64
-    burn_in : int
-    """
-
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: np.ndarray  # (C, n_blocks, LANES) float64
+    variance: np.ndarray  # the same
     burn_in: int
-
-    def of_chains(self, which: np.ndarray) -> Around:
-        """That of these chains."""
-        return Around(self.mean[which], self.variance[which], self.burn_in)
 
     def climbs(self, sweeps: int) -> bool:
         """Whether chains look for better rows than they have, after so many sweeps."""
@@ -69,88 +58,43 @@ class Around(NamedTuple):
         variance *= 1.0 - gain
 
 
-def first_around(f: np.ndarray, burn_in: int) -> Around:
-    """That of one value of each entry, (C, n_blocks, LANES)."""
-    return Around(f.copy(), np.zeros_like(f), burn_in)
-
-
-def match_sites(
-    around: tuple[np.ndarray, np.ndarray],
-    augmentation: Augmentation,
-    given: tuple[np.ndarray, np.ndarray],
-    problem: Problem,
-    sites: tuple[np.ndarray, np.ndarray],
-    executor: Executor,
-) -> None:
-    """Weight and target of the Gaussian that stands for each entry, in place, (n_blocks, LANES) each.
-
-    `around` are mean and variance of its latent value, `given` what kernels take as y and theta.
-    """
-    (mean, variance), (y, theta) = around, given
-    unused = np.empty_like(mean), np.empty_like(mean)
-    per_entry((y, mean, mean * mean + variance, theta), (*sites, *unused), augmentation.expected, problem, executor)
-    if problem.power is not None:
-        for part in sites:
-            part *= problem.power
-
-
 class ChainEntries(NamedTuple):
-    """What the entries of a chain say, in the lanes, and the Gaussians that stand for them.
+    """What the entries of a chain say, in the lanes, (n,) float64, and the Gaussians that stand for them."""
 
-    Attributes
-    ----------
-    entry : (K N,) int32
-        Their places, as the rows read them.
-    y, theta, power, known, weight, target : (n,) float64
-        `power` is how often each counts; nothing in `known` where nothing is known.
-    """
-
-    entry: np.ndarray
+    entry: np.ndarray  # (K N,) int32, their places, as the rows read them
     y: np.ndarray
     theta: np.ndarray
-    power: np.ndarray
-    known: np.ndarray
+    power: np.ndarray  # how often each counts
+    known: np.ndarray  # nothing where nothing is known
     weight: np.ndarray
     target: np.ndarray
 
 
 class Judge(NamedTuple):
-    """Who decides which new rows of a chain are taken: by what entries say, and their likelihood.
-
-    `climbs`: whether a part of the way is gone to a row that is turned down, if it says more of the entries.
-    """
+    """Who decides which new rows of a chain are taken: by what entries say, and their likelihood."""
 
     told: ChainEntries
     likelihood: Likelihood
-    climbs: bool
+    climbs: bool  # whether a part of the way is gone to a row that is turned down, if it says more of the entries
 
     def decide(self, data: tuple[Any, ...], key: Any, old: np.ndarray, factors: np.ndarray, executor: Executor) -> None:
-        """Leave the new rows of a mode in `factors`, or put the `old` ones (n, R) there again.
-
-        `data` holds offset, lists, source and columns as `draw_rows` takes them.
-        """
+        """Leave new rows of a mode in `factors`, or put `old` ones (n, R) there; `data` is as `draw_rows` takes it."""
         kernel = self.likelihood.in_f or self.likelihood.loglik
         record = (*data[:4], self.told, address_of(kernel, LOGLIK_SIGNATURE), key, self.climbs, old, factors)
-        executor.run(turn_down, 0, -(-len(old) // LANES), *record, scratch=partial(_room, data[2].shape[1]))
+        width = data[2].shape[1]
+
+        def room() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            """Values of some entries, two rows in the order of the sources, and a stream."""
+            return np.zeros((8, LANES)), np.zeros((2, width)), new_stream()
+
+        executor.run(turn_down, 0, -(-len(old) // LANES), *record, scratch=room)
 
 
-def judge_of(
-    given: tuple[np.ndarray, np.ndarray],
-    entry: np.ndarray,
-    sites: tuple[np.ndarray, np.ndarray],
-    problem: Problem,
-    climbs: bool,
-) -> Judge:
+def judge_of(given: Pair, entry: np.ndarray, sites: Pair, problem: Problem, climbs: bool) -> Judge:
     """That of a chain whose kernels are `given` these y and theta, and whose `sites` stand for the entries."""
     each = (*given, problem.weights, problem.entries.known, *sites)
-    return Judge(
-        ChainEntries(entry, *(np.ascontiguousarray(array).ravel() for array in each)), problem.likelihood, climbs
-    )
-
-
-def _room(width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Room of one thread: values of some entries, two rows in the order of the sources, and a stream."""
-    return np.zeros((8, LANES)), np.zeros((2, width)), new_stream()
+    told = ChainEntries(entry, *(np.ascontiguousarray(array).ravel() for array in each))
+    return Judge(told, problem.likelihood, climbs)
 
 
 @inlined

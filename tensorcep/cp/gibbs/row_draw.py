@@ -10,19 +10,19 @@ prior + precision sum_n (target_n - weight_n c_n) z_n.
 from __future__ import annotations
 
 import itertools
-from functools import cache, partial
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import on_scratch, room_of
+from tensorcep.core.arrays import room_of
 from tensorcep.core.compile import block_kernel, inlined
-from tensorcep.core.executor import Executor, Rooms
+from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.random import new_stream, normal, start_stream
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import empty_latent
-from tensorcep.cp.model.memmap import StoredTargets, in_pieces, value_offset
+from tensorcep.cp.model.memmap import StoredTargets, in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
@@ -40,21 +40,12 @@ NOTHING = np.zeros(0)
 
 
 class ModeColumns(NamedTuple):
-    """Columns of the factors in one mode.
+    """Columns of the factors in one mode."""
 
-    Attributes
-    ----------
-    free : (Q,) int64
-        Those that are drawn; Q is the same in all modes, and -1 stands for a column of zeros.
-    order : (W,) int64
-        How sources of `draw_rows` are laid out: free ones, those that are clamped to 1, and -1 up to a whole tile.
-    clamped : (W,) float64
-        1 for these, 0 for others; nothing where none is clamped.
-    """
-
-    free: np.ndarray
+    free: np.ndarray  # (Q,) int64: those that are drawn; Q is the same in all modes, and -1 a column of zeros
+    # (W,) int64: how sources of `draw_rows` are laid out: free ones, those clamped to 1, and -1 up to a whole tile
     order: np.ndarray
-    clamped: np.ndarray
+    clamped: np.ndarray  # (W,) float64: 1 for these, 0 for others; nothing where none is clamped
 
 
 def mode_columns(columns: FreeColumns) -> tuple[ModeColumns, ...]:
@@ -70,73 +61,31 @@ def columns_of_mode(free: np.ndarray, rest: np.ndarray) -> ModeColumns:
     return ModeColumns(free, order, 1.0 * ((place >= Q) & (place < used)) if len(rest) else np.zeros(0))
 
 
-def free_values(rows: np.ndarray, columns: ModeColumns) -> np.ndarray:
-    """The free columns of rows (n, R), (n, Q)."""
-    used = columns.free >= 0
-    return rows[:, columns.free] if used.all() else rows[:, np.where(used, columns.free, 0)] * used
-
-
-class Slots(NamedTuple):
-    """Where things lie in the lane array of one thread, one row per lane."""
-
-    A: int  # the sums over the entries of each row (`Room.gram`), packed
-    Lam: int
-    x: int
-    t: int
-    inv_diag: int
-    ok: int
-    spare: int
-    one: int
-    precision: int
-    size: int
-
-
-@cache
-def slots_for(R: int) -> Slots:
-    """Slots of the lane array for R free columns."""
-    P = R * (R + 1) // 2
-    return layout(Slots, A=P + R, Lam=P, x=R, t=R, inv_diag=R)
+# Where things lie in the lane array of one thread, one row per lane: A are the packed sums over the entries of each.
+Slots = namedtuple("Slots", "A Lam x t inv_diag ok spare one precision size")
 
 
 class RowDrawRoom(NamedTuple):
-    """Work space of one thread.
+    """Work space of one thread."""
 
-    Attributes
-    ----------
-    lanes : (slots, LANES)
-    z, weighted : (CHUNK, W)
-        Products of the other modes' rows, and the same times the entry's weight.
-    rest : (CHUNK,)
-        Targets less weight times c.
-    gram : (LANES, S + 1, S)
-        Sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of the rest times z.
-    squares : (LANES,)
-        Sums of the squares of the rest, each divided by its weight.
-    prior_row : (LANES,) int32
-    stream : (4,) uint64
-    """
-
-    lanes: np.ndarray
-    z: np.ndarray
-    weighted: np.ndarray
-    rest: np.ndarray
+    lanes: np.ndarray  # (slots, LANES)
+    z: np.ndarray  # (CHUNK, W), products of the other modes' rows
+    weighted: np.ndarray  # the same times the entry's weight
+    rest: np.ndarray  # (CHUNK,), targets less weight times c
+    # (LANES, S + 1, S), sums over the entries of each row: of weight z z' (lower triangle), then, in line S, of rest z
     gram: np.ndarray
-    squares: np.ndarray
-    prior_row: np.ndarray
-    stream: np.ndarray
+    squares: np.ndarray  # (LANES,), sums of the squares of the rest, each divided by its weight
+    prior_row: np.ndarray  # (LANES,) int32
+    stream: np.ndarray  # (4,) uint64
 
 
 def room_for(R: int, columns: ModeColumns) -> tuple[RowDrawRoom, Slots]:
     """Work space for R free columns of a mode, and where things lie in it."""
-    W, S, at = len(columns.order), padded(R), slots_for(R)
+    W, S, P = len(columns.order), padded(R), R * (R + 1) // 2
+    at = layout(Slots, A=P + R, Lam=P, x=R, t=R, inv_diag=R)
     lanes, z, gram = lane_zeros((at.size, LANES)), lane_zeros((2, CHUNK, W)), lane_zeros((LANES, S + 1, S))
     rest, squares, rows = np.empty(CHUNK), np.empty(LANES), np.zeros(LANES, dtype=np.int32)
     return RowDrawRoom(lanes, z[0], z[1], rest, gram, squares, rows, new_stream()), at
-
-
-def rooms_of(R: int, columns: tuple[ModeColumns, ...]) -> tuple[Rooms, ...]:
-    """Work space for every mode, which one sweep after the other takes."""
-    return tuple(Rooms(partial(room_for, R, mine)) for mine in columns)
 
 
 @inlined
@@ -192,10 +141,7 @@ def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
 
 @block_kernel
 def sum_rows(first, last, offset, lists, source, columns, entries, Lam, eta, squares, room, at):
-    """Sums over the entries of the rows first:last of a mode: packed Lam (n, P), eta (n, D), and squares (n,).
-
-    The first D columns are free, others are columns of zeros. The arguments are those of `draw_rows`.
-    """
+    """As `draw_rows`, the sums over entries alone: packed Lam (n, P), eta (n, D) of D columns of rows, squares (n,)."""
     R, D = len(columns.free), eta.shape[1]
     start, end, others = lists
     gram = room.gram[0]
@@ -288,24 +234,34 @@ def _store_rows(group, used, offset, factors, free, squares, fit, w, at, R):
             fit[offset + group + lane] += w[at.spare, lane] - 2.0 * w[at.t, lane]
 
 
+def draw_parts(
+    first, last, cuts, offset, by_row, source, columns, base, weight, target, Lam, eta, tau, key, fit, factors, *room
+):
+    """Draw the rows cuts[first]:cuts[last], whose prior has natural parameters Lam and eta: see `draw_rows`."""
+    a, b, lists = int(cuts[first]), int(cuts[last]), (by_row.start, by_row.end, by_row.others)
+    law = (Lam, eta, tau, key, fit, factors)
+    if isinstance(target, StoredTargets):
+        in_pieces(draw_rows, a, b, offset, lists, source, columns, target, *law, *room, align=LANES)
+    else:
+        draw_rows(a, b, offset, lists, source, columns, (base, weight, target), *law, *room)
+
+
+# The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
+ROW_DRAWS = Pass(
+    draw_parts, over="rows", reads=("source",), lines=("Lam", "eta"), gives=("fit",), changes=("factors",), later=True
+)
+
+
 # What the entries say of their latent values, in the order in which the rows of a mode read it. Read in the order of
 # the lanes, every number of an entry would cost as much as a row of another mode.
 
 
 class DrawnSites(NamedTuple):
-    """Weights and targets that are drawn: an entry says N(target / weight; f, 1 / (precision weight)).
+    """Weights and targets that are drawn: an entry says N(target / weight; f, 1 / (precision weight))."""
 
-    Attributes
-    ----------
-    weight, target : (n,) float64
-        In the lanes, room for those of one chain.
-    ordered : (2, N) float64
-        Room for the same in the order of the rows of one mode.
-    """
-
-    weight: np.ndarray
-    target: np.ndarray
-    ordered: np.ndarray
+    weight: np.ndarray  # (n,) float64, in the lanes, room for those of one chain
+    target: np.ndarray  # the same
+    ordered: np.ndarray  # (2, N) float64, room for the same in the order of the rows of one mode
 
 
 NO_SITES = DrawnSites(NOTHING, NOTHING, np.zeros((2, 0)))
@@ -320,12 +276,6 @@ def weighted_sites(problem: Problem) -> DrawnSites:
         weight[:], target[:] = 1.0, 0.0
         return DrawnSites(weight, target, room)
     return DrawnSites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)
-
-
-def values_in_order(by_row: EntriesByRow, problem: Problem) -> tuple[int, np.ndarray, np.ndarray] | StoredTargets:
-    """As `in_order` of values that are the targets, which are in the order of the rows of every mode."""
-    stored = on_scratch(by_row.value)
-    return StoredTargets(by_row.value, value_offset(problem.likelihood)) if stored else (0, NOTHING, by_row.value)
 
 
 def in_order(
@@ -346,16 +296,7 @@ def _take(first: int, last: int, source: np.ndarray, place: np.ndarray, out: np.
 
 
 @block_kernel
-def _weigh(
-    first: int,
-    last: int,
-    own: np.ndarray,
-    others: np.ndarray,
-    j: int,
-    value: np.ndarray,
-    weight: np.ndarray,
-    target: np.ndarray,
-) -> None:
+def _weigh(first, last, own, others, j, value, weight, target):
     """Weights and targets of the entries first:last from the precisions `own` of the packed rows others[:, j]."""
     for n in range(first, last):
         w = own[others[n, j]]
@@ -393,19 +334,32 @@ def draw_series(
     executor: Executor,
     told: bool,
 ) -> float:
-    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); `told`: give the sum of (target - f)^2.
-
-    `record` holds offset, lists, source, columns and entries as `sum_rows` takes them, which is called between `cuts`.
-    """
+    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); if `told`, the sum of (target - f)^2."""
+    # the record is what `sum_rows` takes of it, between cuts
     offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
     own = in_place(prior.of)
     free = as_slice(columns.free[columns.free >= 0])
     at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
-    mine = factors[offset : offset + n]
+    mine, P = factors[offset : offset + n], D * (D + 1) // 2
     if not told and isinstance(prior, Links) and not prior.of.closed and bool((np.diff(prior.of.place) > 0).all()):
-        mine[at] = _in_pieces(prior, cuts, record, precision, key, rooms, executor)
+        # of sums over entries that stay in the cache until they are read: there are as many as of the rows
+        place, drawn = prior.of.place, PiecewiseDraw(prior, precision)
+        ends = np.searchsorted(cuts, np.arange(0, cuts[-1], max(1, NUMBERS_IN_CACHE // P)))
+        ends = np.unique(np.append(ends, len(cuts) - 1))
+        size = int(np.diff(cuts[ends]).max())
+        Lam, eta, squares = np.empty((size, P)), np.empty((size, D)), np.empty(size)
+        for a, b in itertools.pairwise(ends.tolist()):
+            first, last = int(cuts[a]), int(cuts[b])
+            rooms.start()
+            shifted = offset + first, *record[1:]
+            executor.run(_sum_parts, 0, b - a, cuts[a : b + 1] - first, *shifted, Lam, eta, squares, scratch=rooms)
+            rows_of_piece = place[slice(*np.searchsorted(place, (first, last)))]
+            if len(rows_of_piece):
+                some = as_slice(rows_of_piece - first)
+                drawn.tell(Lam[some], eta[some])
+        mine[at] = drawn.rows(key)
         return 0.0
-    Lam, eta, squares = np.empty((n, D * (D + 1) // 2)), np.empty((n, D)), np.empty(n)
+    Lam, eta, squares = np.empty((n, P)), np.empty((n, D)), np.empty(n)
     rooms.start()
     executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
     said, linear = Lam[own], eta[own]
@@ -415,34 +369,6 @@ def draw_series(
     fit = np.empty(len(rows))
     executor.run(squares_left, 0, len(rows), said, linear, rows, fit)
     return float(squares.sum() + fit.sum())
-
-
-def _in_pieces(
-    prior: Links,
-    cuts: np.ndarray,
-    record: tuple[Any, ...],
-    precision: float,
-    key: tuple[int, int, int],
-    rooms: Rooms,
-    executor: Executor,
-) -> np.ndarray:
-    """The draw, of sums over entries that stay in the cache until they are read: there are as many as of the rows."""
-    D, place, drawn = prior.own.shape[1], prior.of.place, PiecewiseDraw(prior, precision)
-    P = D * (D + 1) // 2
-    ends = np.searchsorted(cuts, np.arange(0, cuts[-1], max(1, NUMBERS_IN_CACHE // P)))
-    ends = np.unique(np.append(ends, len(cuts) - 1))
-    size = int(np.diff(cuts[ends]).max())
-    Lam, eta, squares = np.empty((size, P)), np.empty((size, D)), np.empty(size)
-    for a, b in itertools.pairwise(ends.tolist()):
-        first, last = int(cuts[a]), int(cuts[b])
-        rooms.start()
-        shifted = record[0] + first, *record[1:]
-        executor.run(_sum_parts, 0, b - a, cuts[a : b + 1] - first, *shifted, Lam, eta, squares, scratch=rooms)
-        mine = place[slice(*np.searchsorted(place, (first, last)))]
-        if len(mine):
-            some = as_slice(mine - first)
-            drawn.tell(Lam[some], eta[some])
-    return drawn.rows(key)
 
 
 def _sum_parts(first: int, last: int, cuts: np.ndarray, *record: Any) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -38,13 +38,7 @@ from tensorcep.cp.meanfield.row_update import (
     sources,
     update_mode,
 )
-from tensorcep.cp.meanfield.sites import (
-    as_observed,
-    latent_squares,
-    squared_targets,
-    total_weight,
-    update_sites,
-)
+from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
 from tensorcep.cp.model.columns import columns_of, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
@@ -77,15 +71,27 @@ MANY = 20_000
 # near its present latent value. With weights of many sizes in a row, as of counts of 0 and of a million, the update can
 # carry the light entries far beyond what it knows, and the next one farther yet: moves are held back.
 FARTHEST = math.log(2.0**53)
+Move = tuple[int, np.ndarray, np.ndarray]  # a mode before its update: see `hold_back`
 
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanFieldState:
-    """Rows at the starting means with the prior's covariances; the parameter at its start; targets at the values.
-
-    `kind` names the augmentation of the likelihood that is used.
-    """
-    small = with_seen_rows(free_problem(problem))
-    setup = _setup(getattr(problem.likelihood, kind), small, problem, options, executor)
+    """Rows at the starting means with the prior's covariances; `kind` names the likelihood's augmentation."""
+    small, columns = with_seen_rows(free_problem(problem)), columns_of(problem)
+    augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
+    y, weight = problem.entries.y, problem.entries.weight
+    stored = on_scratch(y) and augmentation.expected is None
+    in_order = sorted(parameters_of(problem, options), key=lambda one: one.stage)
+    parameters = tuple(one.with_observations(y, weight) for one in in_order)
+    setup = Setup(
+        small,
+        columns,
+        orders=orders_of(columns),
+        augmentation=augmentation,
+        parameters=parameters,
+        noise=next((i for i, one in enumerate(parameters) if one.is_precision), -1),
+        by_row=problem.of_entries or by_row_of(problem, values=stored, executor=executor),
+        squares=float(np.einsum("bl,bl->", y, y)) if stored else None,
+    )
     rows = rows_at_prior(small)
     n_rows = len(rows.good)
     refresh_rows(rows, 0, n_rows, executor)
@@ -95,9 +101,8 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     if small.fixed is not None:
         fix_rows(rows, small)
         refresh_rows(rows, 0, n_rows, executor)
-        rows.mean[:] = (
-            rows.mean if small.start is None else np.where(small.rows_of_fixed[:, None], rows.mean, small.start)
-        )
+        if small.start is not None:
+            rows.mean[:] = np.where(small.rows_of_fixed[:, None], rows.mean, small.start)
     P, Q, C = rows.cov.shape[1], small.rank, setup.orders.n_clamped
     sums = MeanFieldSums(
         setup,
@@ -115,25 +120,6 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     return _with_sites(state, problem, executor) if setup.augmentation.weighted else state
 
 
-def _setup(augmentation: Augmentation, small: Problem, problem: Problem, options: Any, executor: Executor) -> Setup:
-    """What follows from the problem, which is `small` in its free columns."""
-    augmentation, columns = augmentation_in_use(augmentation, problem) or Augmentation(), columns_of(problem)
-    y, weight = problem.entries.y, problem.entries.weight
-    stored = on_scratch(y) and augmentation.expected is None
-    in_order = sorted(parameters_of(problem, options), key=lambda one: one.stage)
-    parameters = tuple(one.with_observations(y, weight) for one in in_order)
-    return Setup(
-        small,
-        columns,
-        orders=orders_of(columns),
-        augmentation=augmentation,
-        parameters=parameters,
-        noise=next((i for i, one in enumerate(parameters) if one.is_precision), -1),
-        by_row=problem.of_entries or by_row_of(problem, values=stored, executor=executor),
-        squares=float(np.einsum("bl,bl->", y, y)) if stored else None,
-    )
-
-
 def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The latent values at the present rows; of entries on scratch none are kept."""
     if state.setup.on_scratch:
@@ -143,11 +129,7 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
 
 
 def _with_sites(
-    state: MeanFieldState,
-    problem: Problem,
-    executor: Executor,
-    before: Before | None = None,
-    more: bool = False,
+    state: MeanFieldState, problem: Problem, executor: Executor, before: Move | None = None, more: bool = False
 ) -> MeanFieldState:
     """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large.
 
@@ -159,7 +141,7 @@ def _with_sites(
         return state
     if augmentation.matched or not augmentation.weighted or len(problem.entries.known):
         state = _with_latent(state, problem, executor)
-    if before is not None and hold_back(before, state, problem, executor):
+    if before is not None and hold_back(*before, state, problem, executor):
         state = _with_latent(state, problem, executor)
     if augmentation.matched and more and state.sweeps and len(problem.entries.permutation) >= MANY:
         square = old.square + (state.f - old.f) * (state.f + old.f)
@@ -184,7 +166,8 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         state = state._replace(hyper=update_prior(state.hyper, setup.small, state.rows))
     modes = [k for k in range(len(problem.shape)) if not problem.is_fixed(k)]
     for k in modes:
-        before = before_move(k, state) if setup.augmentation.matched else None
+        own = state.rows.mean[setup.by_row.chunks[k][0] : setup.by_row.chunks[k][-1]]
+        before = (k, own.copy(), state.f) if setup.augmentation.matched else None
         state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
         state = _with_sites(state, problem, executor, before, more=k != modes[-1])
         state = _with_precision(k, state, problem)
@@ -257,7 +240,24 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
     told = [i for i, one in enumerate(setup.parameters) if one.by_latent]
     if not told:
         return state
-    stats = _stats(state, problem, executor)
+    (f, square), power, entries = sites[:2], problem.power, problem.entries
+
+    def marginals(place: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        m, second = (part if place is None else part.ravel()[place] for part in (f, square))
+        return m, np.maximum(second - m * m, 0.0)
+
+    laws = state.parameters
+    stats = EntryStats(
+        y=entries.y,
+        used=sites.present if len(sites.present) else entries.weight,
+        f=f,
+        n=len(entries.permutation),
+        theta=lambda: kernel_arguments(setup.parameters, laws, problem)[1],
+        executor=executor,
+        square=square,
+        marginals=marginals if setup.augmentation.matched else None,
+        power=np.zeros(0) if power is None else power,
+    )
     for i in told:
         before = state.parameters[i]
         state = state.learn(i, setup.parameters[i].expect(before, stats))
@@ -267,27 +267,6 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
         sites = sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
     update_sites(sites, setup.augmentation, setup.parameters, state.parameters, problem, executor)
     return state
-
-
-def _stats(state: MeanFieldState, problem: Problem, executor: Executor) -> EntryStats:
-    """What entries say of parameters; where Gaussians are matched, by the moments of some latent values."""
-    setup, (f, square, *_), present, entries = state.setup, state.own.sites, state.own.sites.present, problem.entries
-
-    def marginals(place: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        m, second = (part if place is None else part.ravel()[place] for part in (f, square))
-        return m, np.maximum(second - m * m, 0.0)
-
-    return EntryStats(
-        y=entries.y,
-        used=present if len(present) else entries.weight,
-        f=f,
-        n=len(entries.permutation),
-        theta=lambda: kernel_arguments(setup.parameters, state.parameters, problem)[1],
-        executor=executor,
-        square=square,
-        marginals=marginals if setup.augmentation.matched else None,
-        power=np.zeros(0) if problem.power is None else problem.power,
-    )
 
 
 def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
@@ -340,36 +319,25 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **theta)
 
 
-class Before(NamedTuple):
-    """A mode before its update: its number, the means of its rows (n_k, Q), and the latent values (n_blocks, LANES)."""
+def hold_back(
+    k: int, means: np.ndarray, f: np.ndarray, state: MeanFieldState, problem: Problem, executor: Executor
+) -> bool:
+    """Shorten the moves of the rows of mode k, in place, until no latent value moves by more than FARTHEST.
 
-    mode: int
-    means: np.ndarray
-    f: np.ndarray
-
-
-def before_move(k: int, state: MeanFieldState) -> Before:
-    """What `hold_back` has to know of the present rows of mode k."""
-    chunks = state.setup.by_row.chunks[k]
-    return Before(k, state.rows.mean[chunks[0] : chunks[-1]].copy(), state.f)
-
-
-def hold_back(before: Before, state: MeanFieldState, problem: Problem, executor: Executor) -> bool:
-    """Shorten the moves of the rows of a mode, in place, until no latent value moves by more than FARTHEST.
-
-    Returns whether a row was held back; latent values are then to be computed again.
+    Before its update the rows had these means, (n_k, Q), and f were the latent values, (n_blocks, LANES). Returns
+    whether a row was held back; latent values are then to be computed again.
     """
-    n, first = len(problem.entries.permutation), int(state.setup.by_row.chunks[before.mode][0])
-    moved = np.abs(state.f - before.f).ravel()[:n]
+    n, first = len(problem.entries.permutation), int(state.setup.by_row.chunks[k][0])
+    moved = np.abs(state.f - f).ravel()[:n]
     weight = weights_of_entries(problem)
     if weight is not None and moved.max(initial=0.0) > FARTHEST:  # what weighs nothing holds no row back
         moved[~tells(weight)] = 0.0
     if moved.max(initial=0.0) <= FARTHEST:
         return False
-    farthest = np.full(len(before.means), FARTHEST)
-    np.maximum.at(farthest, problem.entries.rows[:, before.mode].ravel()[:n] - first, moved)
+    farthest = np.full(len(means), FARTHEST)
+    np.maximum.at(farthest, problem.entries.rows[:, k].ravel()[:n] - first, moved)
     mine = state.rows.mean[first : first + len(farthest)]
-    mine[:] = before.means + (FARTHEST / farthest)[:, None] * (mine - before.means)
+    mine[:] = means + (FARTHEST / farthest)[:, None] * (mine - means)
     packed_products(first, first + len(farthest), state.rows.Lam, state.rows.mean, state.rows.eta)
     refresh_numbers(first, first + len(farthest), state, executor)
     return True

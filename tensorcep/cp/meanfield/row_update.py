@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.executor import Executor, Pass
-from tensorcep.cp.meanfield.sites import ExpectedSites, targets_of_rows
+from tensorcep.cp.meanfield.sites import ExpectedSites
 from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
 from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
 from tensorcep.cp.model.memmap import sum_rows, value_offset
@@ -39,30 +39,16 @@ ROWS_AT_A_TIME = 64 * LANES
 
 
 class Setup(NamedTuple):
-    """What follows from the problem.
+    """What follows from the problem."""
 
-    Attributes
-    ----------
-    small : Problem
-        The problem in the free columns.
-    augmentation : Augmentation
-        Without `expected` where no entry has an auxiliary variable.
-    parameters : tuple of Parameter
-        What is learned of the likelihood.
-    noise : int
-        The place of a precision among the parameters; -1 where there is none.
-    squares : float or None
-        Of entries on scratch, of which no latent values are kept, the sum of the squares of the values.
-    """
-
-    small: Problem
+    small: Problem  # the problem in the free columns
     columns: FreeColumns
     orders: Orders
-    augmentation: Augmentation
-    parameters: tuple[Parameter[Any], ...]
-    noise: int
+    augmentation: Augmentation  # without `expected` where no entry has an auxiliary variable
+    parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
+    noise: int  # the place of a precision among the parameters; -1 where there is none
     by_row: EntriesByRow
-    squares: float | None
+    squares: float | None  # of entries on scratch, of which no latent values are kept, the sum of the squares of values
 
     @property
     def auxiliary(self) -> bool:
@@ -76,27 +62,17 @@ class Setup(NamedTuple):
 
 
 class MeanFieldSums(NamedTuple):
-    """What follows from rows and parameters.
-
-    Attributes
-    ----------
-    numbers : (n_rows, P), or (n_rows, P + Q + 1) with clamped columns
-        Second moments of the rows; their means, and 1.
-    sum_Z2, sum_yz : (n_rows, W), (n_rows, Q + C)
-        Sums over the entries of a row, as of its last update (see `Orders`; W = P and C = 0 for the CP model).
-    square : float
-        E[sum of f^2] over the entries; of no meaning where entries have weights.
-    first_summed : bool
-        Whether the sums of the first mode are those of the next sweep already.
-    """
+    """What follows from rows and parameters; sums are over the entries of a row, as of its last update (`Orders`)."""
 
     setup: Setup
     sites: ExpectedSites
-    numbers: np.ndarray
-    sum_Z2: np.ndarray
-    sum_yz: np.ndarray
-    square: float = 0.0
-    first_summed: bool = False
+    numbers: (
+        np.ndarray
+    )  # (n_rows, P), second moments of the rows; with clamped columns (n_rows, P + Q + 1): means, and 1
+    sum_Z2: np.ndarray  # (n_rows, W), with W = P for the CP model
+    sum_yz: np.ndarray  # (n_rows, Q + C), with C = 0 for the CP model
+    square: float = 0.0  # E[sum of f^2] over the entries; of no meaning where entries have weights
+    first_summed: bool = False  # whether the sums of the first mode are those of the next sweep already
 
     def remade(self) -> tuple[str, ...]:
         """What no file keeps: it follows from the problem, or is made before it is read."""
@@ -137,32 +113,17 @@ class MeanFieldState(NamedTuple):
 
 
 class Update(NamedTuple):
-    """How the rows of a mode follow from their sums.
+    """How the rows of a mode follow from their sums; of the prior a line for each row, or one for all."""
 
-    Attributes
-    ----------
-    precision : float
-        By which the sums are multiplied.
-    Lam, eta, mean : (1 or n, P), (1 or n, Q), (1 or n, Q) float64
-        Natural parameters of the prior of the rows, and its means: a line for each row, or one for all.
-    n_clamped : int
-        Columns that are clamped to 1, of which sums have products, too.
-    """
-
-    precision: float
-    Lam: np.ndarray
-    eta: np.ndarray
-    mean: np.ndarray
-    n_clamped: int = 0
-
-    @property
-    def lines(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Those of the prior."""
-        return self.Lam, self.eta, self.mean
+    precision: float  # by which the sums are multiplied
+    Lam: np.ndarray  # (1 or n, P) float64, natural parameters of the prior of the rows
+    eta: np.ndarray  # (1 or n, Q) float64
+    mean: np.ndarray  # (1 or n, Q) float64, its means
+    n_clamped: int = 0  # columns that are clamped to 1, of which sums have products, too
 
     def of(self, first: int, last: int) -> Update:
         """That of some rows of the mode."""
-        Lam, eta, mean = (one if len(one) == 1 else one[first:last] for one in self.lines)
+        Lam, eta, mean = (one if len(one) == 1 else one[first:last] for one in (self.Lam, self.eta, self.mean))
         return Update(self.precision, Lam, eta, mean, self.n_clamped)
 
 
@@ -268,7 +229,8 @@ def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Pro
         sums = (False, seconds.made(executor), own.sum_Z2), (True, means.made(executor), own.sum_yz)
         sum_rows(chunks, setup.by_row, value_offset(problem.likelihood), sums, executor)
         return
-    weight, target = own.sites.weight.ravel(), targets_of_rows(own.sites, problem).ravel()
+    weight, target, known = own.sites.weight.ravel(), own.sites.target, problem.entries.known
+    target = (target - own.sites.weight * known if len(known) else target).ravel()
     if update is None:
         both = (weight, seconds.made(executor), own.sum_Z2), (target, means.made(executor), own.sum_yz)
         executor.run(sum_chunks, 0, len(chunks) - 1, chunks, setup.by_row, both, scratch=scratch)

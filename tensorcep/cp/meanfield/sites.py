@@ -25,26 +25,15 @@ from tensorcep.likelihoods.parameters.base import DrawStage, Parameter
 
 
 class ExpectedSites(NamedTuple):
-    """Every entry's latent value and what it says of it, (n_blocks, LANES) each, 0 in padding lanes.
+    """Every entry's latent value and what it says of it, (n_blocks, LANES) each, 0 in padding lanes."""
 
-    Attributes
-    ----------
-    f : array
-        E[f].
-    square : array
-        E[f^2]; no blocks where nothing depends on it.
-    weight, target, spread, constant : arrays
-        See `Augmentation.expected`.
-    present : array
-        Of counts with structural zeros, the probability that the entry is none; no blocks for others.
-    """
-
-    f: np.ndarray
-    square: np.ndarray
-    weight: np.ndarray
+    f: np.ndarray  # E[f]
+    square: np.ndarray  # E[f^2]; no blocks where nothing depends on it
+    weight: np.ndarray  # these four: see `Augmentation.expected`
     target: np.ndarray
     spread: np.ndarray
     constant: np.ndarray
+    # of counts with structural zeros, the probability that the entry is none; no blocks for others
     present: np.ndarray = np.zeros((0, LANES))
 
     def remade(self) -> tuple[str, ...]:
@@ -94,12 +83,6 @@ def update_sites(
             part *= law.mean
 
 
-def targets_of_rows(sites: ExpectedSites, problem: Problem) -> np.ndarray:
-    """Targets of what the rows add to what is known of the latent values."""
-    known = problem.entries.known
-    return sites.target - sites.weight * known if len(known) else sites.target
-
-
 def total_weight(problem: Problem) -> float:
     """How many entries there are, each counting as its power says."""
     return float(len(problem.entries.permutation)) if problem.power is None else float(problem.power.sum())
@@ -115,10 +98,7 @@ def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
 
 
 def latent_squares(problem: Problem, second: RowSource, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
-    """E[f^2] of the entries, (n_blocks, LANES), from packed second moments (n_rows, P) of all columns of the rows.
-
-    Where something is known of latent values beside the rows, E[f] is needed, too.
-    """
+    """E[f^2] of the entries, (n_blocks, LANES), from packed second moments of all columns; with what is known, by f."""
     rows, twice, square = problem.entries.rows, times_in_sum(problem.rank), empty_latent(problem.entries)
     scratch = partial(room_for_products, len(twice))
     executor.run(SQUARES, 0, len(square), rows, second, twice, square, scratch=scratch)

@@ -32,10 +32,7 @@ def clear_sums(c, modes, entries, sums):
 
 @inlined
 def load_values(b, with_own, entries, messages, noise, rule, w, at):
-    """Which lanes of block b are entries, their values, and the likelihood's parameter.
-
-    That of the Gaussian is the expected noise precision under (a, b), with or without the entry's own message.
-    """
+    """Which lanes of block b are entries, their values, and the likelihood's parameter."""
     for lane in range(LANES):
         w[at.ok, lane] = 1.0 if entries.weight[b, lane] > 0.0 else 0.0
         w[at.y, lane] = entries.y[b, lane]
@@ -45,7 +42,7 @@ def load_values(b, with_own, entries, messages, noise, rule, w, at):
             level = int(entries.y[b, lane])
             w[at.y, lane] = rule.cuts[level]
             w[at.theta, lane] = rule.cuts[level + 1]
-        if rule.gaussian and with_own:
+        if rule.gaussian and with_own:  # the expected noise precision under (a, b), with the entry's own message or not
             w[at.theta, lane] = noise[0] / noise[1]
         elif rule.gaussian:
             w[at.theta, lane] = (noise[0] - messages.a[b, lane]) / (noise[1] - messages.b[b, lane])
@@ -64,10 +61,7 @@ def cavity_moments(rows, Lam, eta, msg_Lam, msg_eta, w, at, slot, ok):
 
 @block_kernel
 def kept_moments(b, k, entries, rows, messages, kept, w, at):
-    """The cavity moments of mode k of block b to number k of S and m: those of an earlier pass if they still hold.
-
-    A lane where a cavity is no Gaussian is not ok.
-    """
+    """Cavity moments of mode k of block b to number k of S and m, those kept if they hold; lanes without are not ok."""
     Lam, eta, index = messages.Lam[b, k], messages.eta[b, k], entries.rows[b, k]
     if len(kept.moments) == 0:
         cavity_moments(index, rows.Lam, rows.eta, Lam, eta, w, at, k, at.ok)
@@ -199,32 +193,17 @@ SCALING = Pass(scale_chunks, over="chunks", keeps="messages")
 
 
 class ProductSlots(NamedTuple):
-    """Slots whose product over the K - 1 other modes is an element, int64; no elements where all columns are free.
+    """Slots whose product over the K - 1 other modes is an element, int64; no elements where all columns are free."""
 
-    Attributes
-    ----------
-    z : (K, K - 1, Q)
-    Z2 : (K, K - 1, P)
-    offset : (K, K - 1, C)
-        Columns clamped in mode k: c is the sum of their products.
-    cross : (K, K - 1, Q * C)
-        E[z_q z_c] of free and clamped columns.
-    square : (K, K - 1, C * C)
-        E[z_c z_d] of clamped columns.
-    """
-
-    z: np.ndarray
-    Z2: np.ndarray
-    offset: np.ndarray
-    cross: np.ndarray
-    square: np.ndarray
+    z: np.ndarray  # (K, K - 1, Q)
+    Z2: np.ndarray  # (K, K - 1, P)
+    offset: np.ndarray  # (K, K - 1, C): columns clamped in mode k; c is the sum of their products
+    cross: np.ndarray  # (K, K - 1, Q * C): E[z_q z_c] of free and clamped columns
+    square: np.ndarray  # (K, K - 1, C * C): E[z_c z_d] of clamped columns
 
 
 def product_slots(free: np.ndarray | None, K: int, places_of_modes: Callable[[int, int], list[Places]]) -> ProductSlots:
-    """Tables for the free columns (K, R) bool of K modes, or None for all.
-
-    ``places_of_modes(K, Q)`` says where the numbers of every mode lie among the slots of the method.
-    """
+    """Tables for free columns (K, R) bool of K modes, None: all; ``places_of_modes(K, Q)``: where their numbers lie."""
     if free is None:
         return ProductSlots(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in ProductSlots._fields))
     columns, tables = encode_columns(free), []

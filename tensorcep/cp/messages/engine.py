@@ -57,76 +57,57 @@ from tensorcep.priors.solvers.chain import Marginals
 
 # Blocks of entries on scratch that are counted at a time.
 BLOCKS = 1 << 12
-FirstMessage = tuple[float, float, float]  # its precision, and the (a, b) of that to the noise
 
 
 class Messages(NamedTuple):
-    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64.
+    """Natural parameters of the messages, in lanes. Lam and eta are float64 or float32; arithmetic is float64."""
 
-    Attributes
-    ----------
-    Lam : (n_blocks, K, P, LANES)
-    eta : (n_blocks, K, R, LANES)
-    a, b : (n_blocks, LANES) float64
-        Additive messages to the Gamma posterior of the noise precision; (0, 0) when the likelihood has none.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
+    Lam: np.ndarray  # (n_blocks, K, P, LANES)
+    eta: np.ndarray  # (n_blocks, K, R, LANES)
+    a: np.ndarray  # (n_blocks, LANES) float64: additive messages to the Gamma posterior of the noise precision
+    b: np.ndarray  # both (0, 0) when the likelihood has none
 
 
 class MessageSums(NamedTuple):
-    """Sums of messages per chunk: Lam (C, n_rows, P), eta (C, n_rows, R), noise (C, 2), skipped updates (C,).
+    """Sums of messages per chunk, and to each row the number of messages, one from each of its entries."""
 
-    counts (n_rows,) is the number of messages that a row gets, one from each of its entries.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    noise: np.ndarray
-    skipped: np.ndarray
-    counts: np.ndarray
+    Lam: np.ndarray  # (C, n_rows, P)
+    eta: np.ndarray  # (C, n_rows, R)
+    noise: np.ndarray  # (C, 2)
+    skipped: np.ndarray  # (C,) updates
+    counts: np.ndarray  # (n_rows,)
 
 
-def first_messages(problem: Problem, precision: float, noise_message: tuple[float, float] | None) -> FirstMessage:
-    """What every entry sends first, which says nothing yet."""
-    if problem.noise_prior is None:
-        return precision, 0.0, 0.0
-    y, weights = problem.entries.y, problem.weights
-    mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
-    return precision, *(noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny)))
-
-
-def total_of(each: float, problem: Problem) -> float:
-    """The sum of messages to the noise that are `each` of every entry: an entry of weight n > 1 counts as n."""
-    weights = problem.weights
-    part = np.minimum(weights, 1.0, out=empty_near(weights))
-    part *= each
-    part *= np.maximum(weights, 1.0, out=empty_near(weights))
-    return float(part.sum())
-
-
-def sent_first(problem: Problem, first: FirstMessage, dtype: str, stored: bool, executor: Executor) -> Messages:
-    """The first messages, with no blocks unless they are stored here."""
-    (n_blocks, K, _), R = problem.entries.rows.shape, problem.rank
-    n_blocks = 0 if executor.keeps_state or not stored else n_blocks
+def first_messages(
+    problem: Problem,
+    precision: float,
+    noise_message: tuple[float, float] | None,
+    dtype: str,
+    stored: bool,
+    executor: Executor,
+) -> tuple[Messages, list[float]]:
+    """What every entry sends first, which says nothing yet: no blocks unless stored here, and its sums to the noise."""
+    (n_blocks, K, _), R, y, weights = problem.entries.rows.shape, problem.rank, problem.entries.y, problem.weights
+    n_blocks, to_each, sums = 0 if executor.keeps_state or not stored else n_blocks, (0.0, 0.0), [0.0, 0.0]
+    if problem.noise_prior is not None:
+        mean_square = float(np.vdot(y, np.multiply(weights, y, out=empty_near(y)))) / max(1.0, weights.sum())
+        to_each = noise_message or (0.5, 0.5 * max(mean_square, np.finfo(float).tiny))
+        for i, each in enumerate(to_each):  # an entry of weight n > 1 counts as n
+            part = np.minimum(weights, 1.0, out=empty_near(weights))
+            part *= each
+            part *= np.maximum(weights, 1.0, out=empty_near(weights))
+            sums[i] = float(part.sum())
     to_noise = (0, 0) if problem.noise_prior is None else (n_blocks, LANES)
-    messages = Messages(
-        Lam=lane_zeros((n_blocks, K, R * (R + 1) // 2, LANES), np.dtype(dtype)),
-        eta=lane_zeros((n_blocks, K, R, LANES), np.dtype(dtype)),
-        a=np.zeros(to_noise),
-        b=np.zeros(to_noise),
-    )
+    Lam, eta = (lane_zeros((n_blocks, K, n, LANES), np.dtype(dtype)) for n in (R * (R + 1) // 2, R))
+    messages = Messages(Lam, eta, np.zeros(to_noise), np.zeros(to_noise))
     if stored:
         entries = problem.weighted_entries
-        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, first, messages)
-    return messages
+        executor.run(FIRST_MESSAGES, 0, len(entries.chunk_start) - 1, entries, (precision, *to_each), messages)
+    return messages, sums
 
 
-def send_first(first: int, last: int, entries: Entries, what: FirstMessage, messages: Messages) -> None:
-    """Have the entries of the chunks first:last send their first messages, in place."""
+def send_first(first: int, last: int, entries: Entries, what: tuple[float, float, float], messages: Messages) -> None:
+    """Have the entries of the chunks first:last send `what`: its precision, and the (a, b) of that to the noise."""
     own = slice(entries.chunk_start[first], entries.chunk_start[last])
     part = np.minimum(entries.weight[own], 1.0)
     precision, a, b = what
@@ -141,7 +122,7 @@ FIRST_MESSAGES = Pass(send_first, over="chunks", keeps="messages", gives=("messa
 
 def unsend(messages: Messages, problem: Problem) -> None:
     """Take back what was sent to rows that are not learned."""
-    for k in range(len(problem.shape)):
+    for k in () if problem.fixed is None else range(len(problem.shape)):
         if problem.is_fixed(k):
             messages.Lam[:, k], messages.eta[:, k] = 0.0, 0.0
 
@@ -166,29 +147,11 @@ MAX_VARIANCE_RATIO = 1e3
 
 
 class Cavities(NamedTuple):
-    """Moments of the rows of every entry without its own message, kept from one pass to the next.
+    """Moments of the rows of every entry without its own message, kept as a pass changes the rows of one mode alone."""
 
-    A pass changes the rows of one mode: without these it would compute the moments of all the others again.
-
-    Attributes
-    ----------
-    moments : (n_blocks, K, P + R + 1, LANES) float64
-        Covariance, mean, and whether there are such; no blocks where none are kept.
-    fresh : (K,) float64
-        1 for modes whose moments are those of the present rows and messages.
-    """
-
+    # (n_blocks, K, P + R + 1, LANES) float64: covariance, mean, whether there are such; no blocks where none are kept
     moments: np.ndarray
-    fresh: np.ndarray
-
-    def after(self, modes: tuple[int, int]) -> None:
-        """A pass has read the moments of all modes, and then changed the rows of these."""
-        self.fresh[:] = 1.0
-        self.fresh[modes[0] : modes[1]] = 0.0
-
-    def drop(self) -> None:
-        """All rows have changed."""
-        self.fresh[:] = 0.0
+    fresh: np.ndarray  # (K,) float64: 1 for modes whose moments are those of the present rows and messages
 
 
 class Pace(NamedTuple):
@@ -200,52 +163,26 @@ class Pace(NamedTuple):
 
 
 class MessagePrior(NamedTuple):
-    """What is known of the prior of the rows.
+    """What is known of the prior of the rows."""
 
-    Attributes
-    ----------
-    now : Conditional
-        What the prior of the problem says of the rows at present.
-    max_variance : float
-        The largest variance that a row may have.
-    joint : tuple of Links, Bonds or None
-        Of each mode the prior of its rows together, where they are coupled and it has been learned.
-    marginals : tuple of Marginals or None
-        The moments that such rows had last.
-    """
-
-    now: Conditional
-    max_variance: float
-    joint: tuple[Joint | None, ...]
-    marginals: tuple[Marginals | None, ...]
+    now: Conditional  # what the prior of the problem says of the rows at present
+    max_variance: float  # that a row may have
+    joint: tuple[Joint | None, ...]  # of modes with coupled rows the prior of all together, once it has been learned
+    marginals: tuple[Marginals | None, ...]  # the moments that such rows had last
 
 
 class Exchange(NamedTuple):
-    """What passes between entries and rows.
+    """What passes between entries and rows."""
 
-    Attributes
-    ----------
-    prior : RowPrior
-        That of the problem in the free columns.
-    parameters : tuple of Parameter
-        What is learned of the likelihood.
-    rule : NamedTuple
-        How the method's kernel computes messages. It has at least the fields step, power, theta, gaussian and cuts.
-    rooms : Rooms
-        Work arrays of the kernel.
-    f : (n_blocks, LANES)
-        Latent values of the entries at the rows' means.
-    """
-
-    prior: RowPrior
-    parameters: tuple[Parameter[Any], ...]
+    prior: RowPrior  # that of the problem in the free columns
+    parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
     messages: Messages
     sums: MessageSums
     cavities: Cavities
     columns: ProductSlots
-    rule: Any
-    rooms: Rooms
-    f: np.ndarray
+    rule: Any  # how the method's kernel computes messages: step, power, theta, gaussian, cuts, and what it alone needs
+    rooms: Rooms  # work arrays of the kernel
+    f: np.ndarray  # (n_blocks, LANES), latent values of the entries at the rows' means
     pace: Pace
 
     def remade(self) -> tuple[str, ...]:
@@ -304,9 +241,8 @@ def first_state(
     `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
     """
     in_free = with_seen_rows(free_problem(problem))
-    first, sums = first_messages(in_free, precision, noise_message), problem.of_entries or empty_sums(in_free)
-    messages = sent_first(in_free, first, dtype, stored, executor)
-    rows = rows_at_prior(in_free)
+    sums, rows = problem.of_entries or empty_sums(in_free), rows_at_prior(in_free)
+    messages, to_noise = first_messages(in_free, precision, noise_message, dtype, stored, executor)
     (n_blocks, K, _), R = in_free.entries.rows.shape, in_free.rank
     keeps = keeps_cavities and not executor.keeps_state and bytes_of_cavities(LANES * n_blocks, K, R)
     if precision:
@@ -335,7 +271,7 @@ def first_state(
     return MessageState(
         rows=rows,
         hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=with_noise_messages(parameters, laws, *(total_of(each, in_free) for each in first[1:])),
+        parameters=with_noise_messages(parameters, laws, *to_noise),
         own=exchange,
         sweeps=0,
     )
@@ -353,22 +289,13 @@ def with_noise_messages(
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
-    return latent_of_entries(problem.entries, _of_all_columns(mean, problem), executor)
-
-
-def _of_all_columns(mean: np.ndarray, problem: Problem) -> np.ndarray:
-    return mean if problem.free is None else all_means(mean, problem.free, problem.shape)
+    mean = mean if problem.free is None else all_means(mean, problem.free, problem.shape)
+    return latent_of_entries(problem.entries, mean, executor)
 
 
 def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
     """A state that comes from a file, with the latent values of its rows."""
     return state.put(f=latent_values(state.rows.mean, problem, executor))
-
-
-def move_to_rows(state: MessageState, problem: Problem, executor: Executor) -> float:
-    """Move the latent values of a state, in place, to where its rows are; gives how far, relative to their size."""
-    mean = _of_all_columns(state.rows.mean, problem)
-    return move_latent(state.own.f, problem.entries, mean, executor, problem.power)
 
 
 def finish(state: MessageState, problem: Problem) -> Posterior:
@@ -443,7 +370,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     now = hyper.now
     if now.modes is None or not isinstance(prior, LearnedPrior):
         return state, 0
-    state.own.cavities.drop()
+    state.own.cavities.fresh[:] = 0.0
     small, step = problem._replace(prior=prior), state.own.pace.step
     coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
     modes, posterior = prior.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled, step)
@@ -458,7 +385,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     )
     state = state._replace(hyper=hyper._replace(now=new, joint=joint))
     for k in range(len(shape)):  # at their new prior, with the same messages
-        own = slice(*_rows_of((k, k + 1), problem))
+        own = slice(*problem.entries.offsets[k : k + 2].tolist())
         if problem.is_fixed(k):
             continue
         if joint[k] is None:
@@ -517,10 +444,7 @@ def sweep(
     work: Pass,
     given: Given | None = None,
 ) -> tuple[MessageState, Sweep]:
-    """Every message once, by a pass over the chunks of the entries.
-
-    One that keeps no messages gets what `given` returns for rows; rows and noise are damped in their place.
-    """
+    """Every message once, by a pass over the chunks; one that keeps none gets `given` rows, damped in their place."""
     entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
     gaussian, parameters = problem.noise_prior is not None, state.own.parameters
     by_row = any(one.mode is not None for one in parameters)
@@ -529,7 +453,7 @@ def sweep(
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0
     theta, cuts = shared_arguments(parameters, state.parameters)
     state = state.put(rule=state.own.rule._replace(step=step, power=power, theta=theta, cuts=cuts))
-    skipped = shrunk = 0
+    skipped, shrunk, starts = 0, 0, problem.entries.offsets.tolist()
     for modes in [(0, K)] if options.schedule == "parallel" else [(k, k + 1) for k in range(K)]:
         alone = modes[1] == modes[0] + 1
         if alone and problem.is_fixed(modes[0]) and not (gaussian and modes[1] == K):
@@ -539,17 +463,19 @@ def sweep(
         record = (modes, entries, own.columns, *rows, own.messages, own.cavities, own.sums, noise, own.rule)
         own.rooms.start()
         executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
-        own.cavities.after(modes)
+        own.cavities.fresh[:] = 1.0  # the moments of all modes have been read; now the rows of these change
+        own.cavities.fresh[modes[0] : modes[1]] = 0.0
         unsend(state.messages, problem)
-        state = _updated(state, problem, modes, 1.0 if given is None else step, executor)
+        state = _updated(state, problem, modes, starts, 1.0 if given is None else step, executor)
         skipped += int(state.own.sums.skipped.sum())
-        shrunk += shrink(state, problem, *_rows_of(modes, problem), executor)
+        shrunk += shrink(state, problem, starts[modes[0]], starts[modes[1]], executor)
     if state.sweeps >= options.anneal:
         state, more = with_learned_prior(state, problem, executor)
         shrunk += more
     state = _with_laws(state, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
-    change = move_to_rows(state, problem, executor) / step
+    mean = state.rows.mean if problem.free is None else all_means(state.rows.mean, problem.free, problem.shape)
+    change = move_latent(state.own.f, problem.entries, mean, executor, problem.power) / step
     theta, cuts = shared_arguments(parameters, state.parameters)
     of_all = not by_row and not len(cuts)
     y, each = (problem.entries.y, theta) if of_all else kernel_arguments(parameters, state.parameters, problem)
@@ -560,25 +486,20 @@ def sweep(
         shrunk=shrunk,
         train_score=train_score(problem, state.f, each, y),
     )
-    pace = adapted(state.own.pace, change, skipped) if options.damping == "adaptive" else state.own.pace
-    return state.put(pace=pace)._replace(sweeps=state.sweeps + 1), info
-
-
-def _rows_of(modes: tuple[int, int], problem: Problem) -> tuple[int, int]:
-    """The packed rows of the modes, from one to the other."""
-    return int(problem.entries.offsets[modes[0]]), int(problem.entries.offsets[modes[1]])
+    if options.damping == "adaptive":
+        state = state.put(pace=adapted(state.own.pace, change, skipped))
+    return state._replace(sweeps=state.sweeps + 1), info
 
 
 def _updated(
-    state: MessageState, problem: Problem, modes: tuple[int, int], step: float, executor: Executor
+    state: MessageState, problem: Problem, modes: tuple[int, int], starts: list[int], step: float, executor: Executor
 ) -> MessageState:
     """Move the rows of the modes, and with the last one the noise, the way `step` to prior x messages."""
     rows, sums, prior = state.rows, state.own.sums, state.hyper.now
-    first, last = _rows_of(modes, problem)
     for k in range(*modes):
         if problem.is_fixed(k):
             continue
-        own, together = slice(*_rows_of((k, k + 1), problem)), state.hyper.joint[k] is not None
+        own, together = slice(starts[k], starts[k + 1]), state.hyper.joint[k] is not None
         lines = [for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
         if together:  # what is left without their prior is what messages say
             rows.Lam[own] -= prior.Lam[own]
@@ -587,7 +508,7 @@ def _updated(
         executor.run(add_sums, own.start, own.stop, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
         if together:
             state = with_joint_rows(state, k, own)
-    refresh_rows(rows, first, last, executor)
+    refresh_rows(rows, starts[modes[0]], starts[modes[1]], executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
     a, b = sums.noise.sum(axis=0).tolist()

@@ -46,26 +46,17 @@ LEAST_FALL = 0.5
 
 
 class BatchProblem(NamedTuple):
-    """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior.
-
-    Attributes
-    ----------
-    used : tuple of (m,) int64
-        The rows of each mode that the batch touches, in ascending order. Where rows deviate pairs are one more mode of
-        the problem, which has one more column (`deviations`), and these pairs are the last of `used`.
-    rows, coords : (N, K) int64
-        The packed rows of its entries in the problem, and their rows in the stream.
-    y, extent : (N,) float64, (N,) float64 or None
-        Values as the likelihood has them, and exposures or numbers of trials.
-    """
+    """One batch as a problem of its own: the rows it touches, numbered from 0, with the posterior so far as prior."""
 
     problem: Problem
+    # (m,) int64, the rows of each mode that the batch touches, in ascending order. Where rows deviate, pairs are one
+    # more mode of the problem, which has one more column (`deviations`), and these pairs are the last.
     used: tuple[np.ndarray, ...]
-    rows: np.ndarray
+    rows: np.ndarray  # (N, K) int64, the packed rows of its entries in the problem
     time: float
-    coords: np.ndarray
-    y: np.ndarray
-    extent: np.ndarray | None = None
+    coords: np.ndarray  # (N, K) int64, their rows in the stream
+    y: np.ndarray  # (N,) float64, values as the likelihood has them
+    extent: np.ndarray | None = None  # (N,) float64, exposures or numbers of trials
 
 
 def batch_of(
@@ -86,7 +77,8 @@ def batch_of(
     power that each entry's likelihood is taken to, None where it is 1, `extent` (n,) its exposure or number of trials.
     """
     columns, pairs, weight = list(coords.T), state.pairs, keep ** max(0.0, time - state.time)
-    columns += [] if pairs is None else [pairs.places(len(state.clock_of_pairs.times), coords)]
+    if pairs is not None:
+        columns.append(pairs.places(len(state.clock_of_pairs.times), coords))
     used, local = zip(*(np.unique(column, return_inverse=True) for column in columns), strict=True)
     shape = tuple(len(rows) for rows in used)
     parts = [state.rows_at(k, rows, keep, time) for k, rows in enumerate(used[: len(state.modes)])]
@@ -112,18 +104,8 @@ def batch_of(
     return BatchProblem(problem, used, rows, time, coords, y, extent)
 
 
-def belief_before(state: StreamState, batch: BatchProblem) -> Components:
-    """What is known of the rows of a batch before it is learned, at its time."""
-    known, prior = batch.problem, batch.problem.prior
-    rows, none = (known.shape, known.rank, prior.Lam, prior.eta), np.zeros(len(prior.eta), dtype=bool)
-    return Posterior(*rows, known.noise_prior, none, state.dispersion).components()
-
-
 def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:
-    """What a belief says of the entries of a batch, which lie in these of its rows (n, K), or had they these values.
-
-    It is one Gaussian, whose noise is the same everywhere.
-    """
+    """What a belief, one Gaussian, says of entries of a batch in these rows (n, K), or of these values instead."""
     likelihood, parameter = with_parameter(batch.problem.likelihood, belief.theta)
     y = batch.y if y is None else y
     mean, score, variance = np.empty((3, len(y)))
@@ -166,10 +148,7 @@ CHANGED, CERTAIN = 0.5, float(np.log(1000.0))
 def outliers_of(
     batch: BatchProblem, values: np.ndarray, belief: Components, before: Predicted, n: int, standing: Standing
 ) -> np.ndarray:
-    """Which values (N,) of a batch, of which a belief predicts this, are outliers after n entries, (N,) bool.
-
-    Their surprise is in nats; what is no number costs all.
-    """
+    """Which values (N,) of a batch, of which a belief predicts this, are outliers after n entries, (N,) bool."""
     with np.errstate(all="ignore"):
         if batch.problem.likelihood.observes == "values":
             surprise = 0.5 * (values - before.mean) ** 2 / before.variance
@@ -179,7 +158,7 @@ def outliers_of(
             if surprise.max() > SURPRISING:  # the mean costs something, too
                 best = predictions(batch, belief, batch.rows, np.floor(before.mean)).score
                 surprise = surprise + np.where(np.isfinite(best), best, 0.0)
-    surprise = np.where(np.isnan(surprise), np.inf, surprise)
+    surprise = np.where(np.isnan(surprise), np.inf, surprise)  # what is no number costs all
     found = (surprise > SURPRISING) & (outside | (standing.seen == 0))
     return found & outweighing(surprise, 0.5 * n) if found.any() else found
 
@@ -193,9 +172,8 @@ def change_after(before: float, out: np.ndarray) -> float:
 
 def may_be_bold(settings: Any) -> bool:
     """Whether settings leave the damping open, of sweeps that do not need it from the first on."""
-    if not isinstance(settings, CEP) or settings.damping != "auto":
-        return False
-    return settings.schedule == "modewise" and settings.order == 1
+    open_damping = ("auto", "modewise", 1)
+    return isinstance(settings, CEP) and (settings.damping, settings.schedule, settings.order) == open_damping
 
 
 def learn(
@@ -227,10 +205,7 @@ def learn(
 
 
 class _Trouble:
-    """A callback that ends a run in trouble, and remembers it.
-
-    With a tolerance, trouble is a sweep, too, that changed more than that and a share of what the one before did.
-    """
+    """A callback that ends a run in trouble: with a tolerance that is a change above it, too, that hardly falls."""
 
     def __init__(self, tol: float) -> None:
         self.tol, self.change, self.found = tol, np.inf, False
@@ -253,10 +228,7 @@ class _Trouble:
 
 
 def with_sure_noise(problem: Problem, posterior: Posterior) -> tuple[Posterior, np.ndarray]:
-    """The posterior with the noise as sure as the entries make it.
-
-    And what the message of each entry, in the order of the lanes, says too much in the shape of the noise's law (N,).
-    """
+    """The posterior with the noise as sure as entries make it; what each, by lanes, says too much of its shape (N,)."""
     noise, before, entries = posterior.noise, problem.noise_prior, problem.entries
     if noise is None or before is None:
         return posterior, np.zeros(0)
@@ -287,11 +259,8 @@ def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, P
 
 
 def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
-    """The batch whose rows of series, and pairs, have the prior that its other rows' entries make.
-
-    None where no two are of one series. `posterior` is what the batch led to with rows that were independent before.
-    """
-    pairs, problem = state.pairs, batch.problem
+    """The batch whose rows of series, and pairs, have as prior what its other rows' entries make; None without such."""
+    pairs, problem = state.pairs, batch.problem  # `posterior` is that with rows that were independent before
     inner, found = (batch, posterior) if pairs is None else in_modes(batch, posterior)
     lines, again = Natural(inner.problem.prior.Lam.copy(), inner.problem.prior.eta.copy()), False
     for k, (rows, own) in enumerate(_lines_of_modes(inner)):

@@ -83,15 +83,12 @@ class Beginning(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A prior, whether entries are learned with it batch by batch in place of together, and from many quick starts.
-
-    `wide` says whether rows have main effects and pairs of modes beside the components.
-    """
+    """A prior, and how entries are learned with it."""
 
     prior: str
-    in_batches: bool = False
-    tries: bool = False
-    wide: bool = False
+    in_batches: bool = False  # batch by batch in place of together
+    tries: bool = False  # from many quick starts
+    wide: bool = False  # rows have main effects and pairs of modes beside the components
 
 
 def leaves_choice(spec: FitSpec) -> bool:
@@ -226,12 +223,9 @@ class _Tried(NamedTuple):
 
 
 def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Kept]:
-    """The ways to learn, that which predicts entries best that were left out first; of so many entries at most.
-
-    Which entries these are, follows from what all of them are, not from their order.
-    """
+    """The ways to learn, that which predicts entries best that were left out first; of so many entries at most."""
     entries = first.entries
-    order = np.lexsort((entries.values, *entries.coords.T))
+    order = np.lexsort((entries.values, *entries.coords.T))  # which are left out, their order does not tell
     told = np.isin(order, np.arange(len(order))[telling(entries.power)])  # others say nothing of what is predicted
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
@@ -258,10 +252,8 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
 
 
 def _may_need_tries(spec: FitSpec, first: Beginning) -> bool:
-    """Whether many quick starts may find what one does not: products of more than three modes.
-
-    Of three, no stream was found that gained by them; of labels there are none.
-    """
+    """Whether many quick starts may find what one does not: products of more than three modes."""
+    # of three, no stream was found that gained by them; of labels there are none
     return len(first.shape) > 3 and spec.asked.observes not in ("labels", "levels")
 
 
@@ -309,17 +301,10 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     how = {**plan.options._asdict(), "verbose": False, "bold": bold}
     state = begin(_gaussian(one), *_lines_of(problem), None, 0.0)
     for places in others:
-        batch = batch_of(
-            state,
-            coords[places].astype(np.int64),
-            problem.entries.y.ravel()[places],
-            problem.likelihood,
-            keep=1.0,
-            time=0.0,
-            seed=problem.seed,
-            power=None if problem.power is None else problem.power.ravel()[places],
-            extent=extents_at(problem, places),
-        )
+        power = None if problem.power is None else problem.power.ravel()[places]
+        given = coords[places].astype(np.int64), problem.entries.y.ravel()[places], problem.likelihood
+        beside: dict[str, Any] = {"power": power, "extent": extents_at(problem, places)}
+        batch = batch_of(state, *given, keep=1.0, time=0.0, seed=problem.seed, **beside)
         one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
         state = absorb(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))
@@ -354,10 +339,8 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
         return known
     posterior: Any = first_member(fit.posterior)
     seed = int(check_random_state(spec.random_state).integers(2**63))
-    lines, free = (
-        _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov),
-        free_columns(fit.interactions, len(fit.shape)),
-    )
+    lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
+    free = free_columns(fit.interactions, len(fit.shape))
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
     state = begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
     state = with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
@@ -404,10 +387,7 @@ def begin_again(
     coding: Mapping[str, Any] = NOTHING,
     record: dict[str, Any] | None = None,
 ) -> FitResult:
-    """Fit the first entries of a stream together, and commit the result.
-
-    `fit` is the result so far, with this standing; `record` tells of entries that it is to forget.
-    """
+    """Fit the first entries of a stream together, and commit; `record` tells of those that the `fit` so far forgets."""
     entries, n, run, way = first.entries, len(first.entries.values), None, None
     prior, told, chooses, judged = entries.prior, entries.n_telling, leaves_choice(spec), {}
     if chooses:
@@ -506,19 +486,16 @@ def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
         asks_features, coupling = features, coupling or next(iter(series), None)
     for what in ["Features"] * asks_features + [coupling] * (coupling is not None):
         if fit is not None and fit.stream is None:
-            _check_goes_on(fit, str(what))
+            cannot = f"gives draws, from which partial_fit cannot go on with {what}"
+            refuse_unable(fit.method, "gaussian", cannot, fit.likelihood, instead="partial_fit from the first batch on")
+            first = first_member(fit.posterior)
+            deviations, sites = getattr(first, "deviations", None), getattr(first, "sites", ())
+            told = bool(sites) and (deviations is None or deviations.told is not None)
+            if fit.expected is None or (any(known is not None for known in fit.series) and not told):
+                fail_value(
+                    f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again."
+                )
         if spec.forget and what == coupling:
             fail_value(f"rows of {what} forget as its law says; got forget={spec.forget:g}; set forget=0.")
         if spec.revisit:
             fail_value(f"revisit holds messages beside a prior that stays, not one moved by {what}; set revisit=0.")
-
-
-def _check_goes_on(fit: FitResult, what: str) -> None:
-    """Refuse fits that do not hold what entries said of the rows that are known by features, a series or a graph."""
-    cannot = f"gives draws, from which partial_fit cannot go on with {what}"
-    refuse_unable(fit.method, "gaussian", cannot, fit.likelihood, instead="partial_fit from the first batch on")
-    first = first_member(fit.posterior)
-    deviations, sites = getattr(first, "deviations", None), getattr(first, "sites", ())
-    told = bool(sites) and (deviations is None or deviations.told is not None)
-    if fit.expected is None or (any(known is not None for known in fit.series) and not told):
-        fail_value(f"partial_fit cannot go on from a file of an earlier version with {what}; fit the model again.")

@@ -70,17 +70,14 @@ class BatchEngine(NamedTuple):
 
 
 class BatchPlan(NamedTuple):
-    """What learning one more batch takes: the stream before it, the state with room for the rows that the batch brings.
-
-    `added` are, per mode with labels, the rows of those that are new.
-    """
+    """What learning one more batch takes: the stream before it, and the state with room for the rows that it brings."""
 
     spec: FitSpec
     fit: FitResult
     arrival: Batch
     stream: Stream
     state: StreamState
-    added: tuple[dict[Any, int] | None, ...]
+    added: tuple[dict[Any, int] | None, ...]  # per mode with labels, the rows of those that are new
     batch: BatchProblem
     visit: Revisit | None
     engine: BatchEngine
@@ -98,17 +95,13 @@ class BatchPlan(NamedTuple):
 
 
 class LearnedBatch(NamedTuple):
-    """What a batch, with the prior that its rows had, led to.
-
-    `told` and `too_much` are its posterior with the noise as sure as the entries make it (`adf.with_sure_noise`);
-    `posterior` and `reservoir` as far as the batch is learned, and as revisited entries leave them.
-    """
+    """What a batch, with the prior that its rows had, led to."""
 
     run: Run
-    told: Posterior
+    told: Posterior  # with the noise as sure as the entries make it (`adf.with_sure_noise`)
     too_much: np.ndarray
     batch: BatchProblem
-    posterior: Posterior
+    posterior: Posterior  # this and the reservoir: as far as the batch is learned, and as revisited entries leave them
     reservoir: Reservoir | None = None
 
 
@@ -128,32 +121,26 @@ def learn_arrival(
     cold_start.check_stream(spec, fit)
     scores = {"log_score": np.nan, "rmse": np.nan}
     arrival, about = spec.target.batch_in_units(arrival, None if fit is None else fit.observation)
-    if fit is None:
-        learned = _learn_first(spec, arrival, {**about, **spec.target.of_batch(arrival)}, commit)
+    if fit is None:  # without values each of which outweighs all others
+        kind, out = spec.asked.observes, np.zeros(len(arrival.values), dtype=bool)
+        coding = {**about, **spec.target.of_batch(arrival)}
+        if kind in OPEN:
+            out = deciding(arrival.values, kind == "counts")
+        first = without(arrival, out) if out.any() else arrival
+        coords, shape, labels = training_rows(first, spec.shape)
+        time, values = 0.0 if first.time is None else first.time, first.values
+        kept = Kept(coords, values, 0, None, first.weights, first.extents)
+        beginning = Beginning(kept, shape, labels, first.tensor)
+        learned = cold_start.begin_again(spec, beginning, time, commit, coding=coding)
+        why = f"it outweighs the other {len(values)} of the batch together"
+        warn_of_outliers(arrival, out, np.abs(arrival.values - np.median(values)), lambda _: why)
         if watch is not None:
             watch(anomaly_scores(arrival))
     else:
-        if must_be_summed_up(fit):
-            fit = gaussian_fit(fit, spec.max_iter)
-        more, learned = _learn_next(spec, fit, arrival, watch, about, commit)
-        scores |= more
+        fit = gaussian_fit(fit, spec.max_iter) if must_be_summed_up(fit) else fit
+        scores, learned = _learn_next(spec, fit, arrival, watch, about, commit)
     seconds = clock.perf_counter() - begin_seconds
     return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
-
-
-def _learn_first(spec: FitSpec, given: Batch, coding: dict[str, Any], commit: Commit) -> FitResult:
-    """Learn a first batch, without values each of which outweighs all others."""
-    kind, out = spec.asked.observes, np.zeros(len(given.values), dtype=bool)
-    if kind in OPEN:
-        out = deciding(given.values, kind == "counts")
-    arrival = without(given, out) if out.any() else given
-    coords, shape, labels = training_rows(arrival, spec.shape)
-    time, values = 0.0 if arrival.time is None else arrival.time, arrival.values
-    first = Beginning(Kept(coords, values, 0, None, arrival.weights, arrival.extents), shape, labels, arrival.tensor)
-    learned = cold_start.begin_again(spec, first, time, commit, coding=coding)
-    size, why = np.abs(given.values - np.median(values)), f"it outweighs the other {len(values)} of the batch together"
-    warn_of_outliers(given, out, size, lambda _: why)
-    return learned
 
 
 def _learn_next(
@@ -163,7 +150,9 @@ def _learn_next(
     coding = {**spec.target.of_source(arrival.tensor, fit.observation), **about}
     plan = plan_batch(spec, fit, arrival)
     batch, values, standing, scores = plan.batch, arrival.values, plan.stream.standing, None
-    belief, likelihood = adf.belief_before(plan.state, batch), batch.problem.likelihood
+    known, likelihood, prior = batch.problem, batch.problem.likelihood, batch.problem.prior
+    rows, none = (known.shape, known.rank, prior.Lam, prior.eta), np.zeros(len(prior.eta), dtype=bool)
+    belief = Posterior(*rows, known.noise_prior, none, plan.state.dispersion).components()
     before = adf.predictions(batch, belief, batch.rows)
     if watch is not None:
         seen = [mode.seen[rows] for mode, rows in zip(plan.state.modes, batch.coords.T, strict=True)]
@@ -205,7 +194,14 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
     check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
-    state = with_rows(stream.state, coords.max(axis=0) + 1, lambda *rows: _prior_of_new(fit, stream, *rows))
+
+    def prior_of_new(k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+        rank, mean, cov = stream.state.rank, fit.unseen_mean[k], fit.unseen_cov[k]
+        if stream.uniform:
+            mean = np.sqrt(cov[0, 0]) * uniform_means(stream.seed, k, first, last, rank)
+        return natural_prior(Prior([mean], [np.linalg.inv(cov)]), (last - first,), rank)
+
+    state = with_rows(stream.state, coords.max(axis=0) + 1, prior_of_new)
     state = forecast(state, sizes, coords, [None if own is None else list(own) for own in added], names)
     how: dict[str, Any] = {"likelihood": likelihood, "keep": 1.0 - spec.forget, "time": time, "seed": stream.seed}
     visit, batch = None, adf.batch_of(state, coords, y, power=arrival.weights, extent=arrival.extents, **how)
@@ -226,14 +222,6 @@ def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:
     settings = settings_for(spec.method, method.name)
     numbers = with_numbers(settings, likelihood.name, fit.prior == "learned", max_iter)
     return BatchEngine(method, numbers, options, adf.may_be_bold(settings))
-
-
-def _prior_of_new(fit: FitResult, stream: Stream, k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the prior of the rows first:last of mode k."""
-    rank, mean, cov = stream.state.rank, fit.unseen_mean[k], fit.unseen_cov[k]
-    if stream.uniform:
-        mean = np.sqrt(cov[0, 0]) * uniform_means(stream.seed, k, first, last, rank)
-    return natural_prior(Prior([mean], [np.linalg.inv(cov)]), (last - first,), rank)
 
 
 def uniform_means(seed: int, mode: int, first: int, last: int, rank: int) -> np.ndarray:
@@ -311,9 +299,12 @@ def learn_no_worse(plan: BatchPlan, before: Predicted) -> LearnedBatch:
     learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
     if plan.batch.problem.likelihood.observes not in OPEN:
         return learned
-    found, step = learned, 1.0
+    found, step, values = learned, 1.0, plan.arrival.values
     for _ in range(MAX_HALVINGS):
-        if not _is_worse(plan, before, found):
+        with np.errstate(over="ignore", invalid="ignore"):
+            after = adf.predictions(plan.batch, found.posterior.components(), found.batch.rows[: len(values)])
+            rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
+        if float(rise.sum()) <= 1.0:  # squared errors, each by its predicted variance, rose by less than an entry's
             return found
         step *= 0.5
         found = part_of_the_way(plan, learned, step)
@@ -343,10 +334,7 @@ def _with_reservoir(
 
 
 def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> LearnedBatch:
-    """What a batch leads to where rows and noise go but a step, from 0 to 1, from what they were to what it says.
-
-    What it sends to them is scaled, so that posteriors stay products of a prior and of messages.
-    """
+    """What a batch leads to where rows and noise go but a step, from 0 to 1: what it sends to them is scaled."""
     problem, visit, reached = learned.batch.problem, plan.visit, learned.told
     before = (problem.prior.Lam, problem.prior.eta, problem.noise_prior) if visit is None else with_messages(visit)
     Lam, eta = (old + step * (new - old) for old, new in zip(before[:2], (reached.Lam, reached.eta), strict=True))
@@ -355,15 +343,6 @@ def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> Lear
         noise = GammaNoise(*(old + step * (new - old) for old, new in zip(known, noise, strict=True)))
     posterior = reached._replace(Lam=Lam, eta=eta, noise=noise, dispersion=plan.state.dispersion)
     return _with_reservoir(learned._replace(posterior=posterior), visit, reached.noise, step)
-
-
-def _is_worse(plan: BatchPlan, before: Predicted, found: LearnedBatch) -> bool:
-    """Whether squared errors of a batch, each by its predicted variance, rose by more than that of an entry."""
-    values = plan.arrival.values
-    with np.errstate(over="ignore", invalid="ignore"):
-        after = adf.predictions(plan.batch, found.posterior.components(), found.batch.rows[: len(values)])
-        rise = ((values - after.mean) ** 2 - (values - before.mean) ** 2) / before.variance
-    return not float(rise.sum()) <= 1.0
 
 
 @contextlib.contextmanager

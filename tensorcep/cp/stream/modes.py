@@ -60,10 +60,7 @@ class ModeRows(NamedTuple):
     time: Annotated[np.ndarray, Sized("room")]
 
     def at(self, rows: Any, keep: float, time: float, prior: Natural | None = None) -> Natural:
-        """Some rows at a time, w = keep^(time since the last update): posterior^w prior^(1 - w).
-
-        `prior` takes the place of the one that they had.
-        """
+        """Rows at a time, w = keep^(time since the last update): posterior^w prior^(1 - w), by this prior or theirs."""
         if keep == 1.0 and prior is None:
             return Natural(self.Lam.take(rows, axis=0), self.eta.take(rows, axis=0))
         old = Natural(self.prior_Lam[rows], self.prior_eta[rows])
@@ -111,10 +108,7 @@ def map_after(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.nda
 def first_map(
     design: Design, expected: Expected, k: int, free: np.ndarray, prior: ModePrior, mode: ModeRows
 ) -> MapOfFeatures:
-    """The map of mode k that a fit has found, whose free columns are `free` (R,) bool.
-
-    The rows of the mode are changed in place: each gets the prior that its features give it.
-    """
+    """The map of mode k that a fit has found, of columns `free` (R,) bool; its rows get the prior by it in place."""
     seen, before = mode.seen, (expected.mean[k], expected.scale[k], expected.strength)
     rows, found = np.arange(len(seen)), ModeParameters(prior.mean[k], prior.precision[k], prior.slopes[k])
     known = map_of_fit(free, before, found, design.n_features)
@@ -127,10 +121,7 @@ def first_map(
 def first_chain(
     clock: Known, expected: Expected, k: int, free: np.ndarray, prior: ModePrior, mode: ModeRows, own: RowSites | None
 ) -> Chain:
-    """What a fit has found of mode k, whose free columns are `free` (R,) bool; `own` is what its entries say of rows.
-
-    The prior of the rows of the mode is changed in place.
-    """
+    """What a fit has found of mode k, `free` (R,) bool its columns; `own`, what entries say, is taken off its prior."""
     if own is not None:
         said = in_all(Natural(own.Lam, own.eta), free, 0.0)
         mode.prior_Lam[:], mode.prior_eta[:] = mode.Lam, mode.eta
@@ -166,11 +157,8 @@ def messages_to(rows: Natural, before: Natural, free: np.ndarray) -> Natural:
 def with_messages(
     known: Chain, clock: Known, sites: Natural, rows: np.ndarray, more: Natural
 ) -> tuple[Natural, Natural]:
-    """What entries say of all rows after messages to some, and the rows then; of unsound messages a share counts.
-
-    Messages need not be positive. Each row of a batch is a Gaussian with those to it, but all together may not be.
-    """
-    for share in SHARES:
+    """What entries say of all rows after messages to some, and the rows then; of unsound messages a share counts."""
+    for share in SHARES:  # each row of a batch is a Gaussian with its messages; all together need not be
         told = Natural(*(part.copy() for part in sites))
         for part, new in zip(told, more, strict=True):
             part[rows] += share * new
@@ -182,10 +170,7 @@ def with_messages(
 def prior_by_others(
     known: Chain, clock: Known, sites: Natural, rows: np.ndarray, new: Natural, before: Natural
 ) -> Natural:
-    """The prior of some rows of a series, `before`, with what new messages to these tell of each other.
-
-    `sites` are what entries say of all rows, before these messages.
-    """
+    """The prior of rows of a series, `before`, with what new messages, beside earlier `sites`, tell of each other."""
     told, together = with_messages(known, clock, sites, rows, new)
     said = (site[rows] - old[rows] for site, old in zip(told, sites, strict=True))
     return sound_prior(Natural(*(part[rows] - more for part, more in zip(together, said, strict=True))), before, before)
@@ -210,9 +195,7 @@ def with_new_rows(
 ) -> tuple[Chain, Known]:
     """A series with the new rows first:last of the mode `name`, which are forecast in place, and its axis.
 
-    `labels` are theirs, None without any. Of phases that are new the season is not known.
-
-    A new row without a place on the axis is refused.
+    `labels` are theirs, None without any; one without a place on the axis is refused. Of new phases no season is known.
     """
     if isinstance(clock, Net):
         clock = clock._replace(n=last)
@@ -250,30 +233,18 @@ def modes_of(chains: Sequence[Chain | None], mean: np.ndarray, cov: np.ndarray) 
 
 
 class PairRows(NamedTuple):
-    """What is known of the pairs so far, in the order of their rows and times.
+    """What is known of the pairs so far, in the order of their rows and times."""
 
-    Attributes
-    ----------
-    modes : (int, int)
-        The mode whose rows deviate, and the one that is a series; `row` and `along` are rows of both.
-    Lam, eta, told_Lam, told_eta : (p,) float64
-        Natural parameters of the posterior, and of them what the entries say.
-    width, weight : float
-        The standard deviation that was expected, and how many times as much as by default that counts.
-    precision, length : float
-        Of the process.
-    """
-
-    modes: tuple[int, int]
-    row: Annotated[np.ndarray, Sized("p", "i")]
-    along: Annotated[np.ndarray, Sized("p", "i")]
-    Lam: Annotated[np.ndarray, Sized("p")]
+    modes: tuple[int, int]  # the mode whose rows deviate, and the one that is a series
+    row: Annotated[np.ndarray, Sized("p", "i")]  # of the first of the modes
+    along: Annotated[np.ndarray, Sized("p", "i")]  # of the second
+    Lam: Annotated[np.ndarray, Sized("p")]  # natural parameters of the posterior
     eta: Annotated[np.ndarray, Sized("p")]
-    told_Lam: Annotated[np.ndarray, Sized("p")]
+    told_Lam: Annotated[np.ndarray, Sized("p")]  # of these what the entries say
     told_eta: Annotated[np.ndarray, Sized("p")]
-    width: float
-    weight: float
-    precision: float
+    width: float  # the standard deviation that was expected
+    weight: float  # how many times as much as by default that counts
+    precision: float  # these two: of the process
     length: float
 
     @property
@@ -412,26 +383,20 @@ def messages_to_pairs(problem: Problem, posterior: Posterior) -> Natural:
 
 
 class StreamState(NamedTuple):
-    """What is known after the batches so far, the last of which was at `time`.
-
-    `sizes` are the rows in use of each mode; the noise has its first prior beside it. `maps` say per mode what is known
-    of the map from its features, `designs`, to prior means, `chains` what is known of it as a series along its axis, of
-    `clocks`: of such modes `ModeRows` have as prior what the other rows say. Files hold features and axes with the
-    model. `pairs` are of rows that deviate along the axis of another mode.
-    """
+    """What is known after the batches so far; files hold features and axes with the model."""
 
     rank: int
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # the rows in use of each mode
     modes: tuple[ModeRows, ...]
     noise: GammaNoise | None
-    noise_prior: GammaNoise | None
-    time: float
+    noise_prior: GammaNoise | None  # the first one
+    time: float  # of the last batch
     dispersion: Dispersion | None = None
-    maps: tuple[MapOfFeatures | None, ...] = ()
-    designs: tuple[Any, ...] = ()
-    chains: tuple[Chain | None, ...] = ()
-    clocks: tuple[Any, ...] = ()
-    pairs: PairRows | None = None
+    maps: tuple[MapOfFeatures | None, ...] = ()  # per mode what is known of the map from its features to prior means
+    designs: tuple[Any, ...] = ()  # these features
+    chains: tuple[Chain | None, ...] = ()  # of modes that are series or graphs: `ModeRows` have what other rows say
+    clocks: tuple[Any, ...] = ()  # as their prior; the axes of these
+    pairs: PairRows | None = None  # of rows that deviate along the axis of another mode
 
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays, which must have room for the rows in use."""
@@ -472,10 +437,7 @@ def with_laws(
     designs: tuple[Design | None, ...],
     clocks: Sequence[Any],
 ) -> StreamState:
-    """The state that goes on with the laws of a fit's rows: of features, of series and graphs, and of deviations.
-
-    `free` (K, R) bool are its free columns. The rows of such modes are changed in place.
-    """
+    """The state that goes on with the laws of a fit's rows, of its `free` (K, R) columns; rows are changed in place."""
     prior, of = posterior.mode_prior, posterior.deviations
     if prior is not None and expected is not None and any(prior.slopes):
         maps = tuple(
@@ -524,10 +486,8 @@ def forecast(
 ) -> StreamState:
     """The state whose new rows of series, from `before` on, and pairs of entries (n, K) are forecast from others.
 
-    Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none;
-    errors call the modes by `names`.
-
-    A new row without a place on the axis of its mode is refused.
+    Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none; one
+    without a place on the axis is refused, by the mode's name.
     """
     clocks, chains = list(state.clocks), list(state.chains)
     for k, known in enumerate(state.chains):

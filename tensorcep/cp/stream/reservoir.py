@@ -42,20 +42,15 @@ MIN_NOISE_SHARE = 1e-9
 
 
 class Kept(NamedTuple):
-    """The entries of a stream that is still beginning, or by which it is held against a fit.
-
-    `fitted` counts those of the last joint fit, which come first, or those at the last comparison with one; `prior` is
-    that of the stream when there is no more doubt of it. `power` says how much each counts (None: once), `extent` its
-    exposure, in the model's unit, or number of trials, and `score`, of entries that are not learned again, the log
-    score of each before it was learned, 0 in the first batch.
-    """
+    """The entries of a stream that is still beginning, or by which it is held against a fit."""
 
     coords: Annotated[np.ndarray, Sized("N K", "i")]
     values: Annotated[np.ndarray, Sized("N")]
-    fitted: int
-    prior: str | None = None
-    power: Annotated[np.ndarray, Sized("N")] | None = None
-    extent: Annotated[np.ndarray, Sized("N")] | None = None
+    fitted: int  # those of the last joint fit, which come first, or those at the last comparison with one
+    prior: str | None = None  # that of the stream when there is no more doubt of it
+    power: Annotated[np.ndarray, Sized("N")] | None = None  # how much each counts (None: once)
+    extent: Annotated[np.ndarray, Sized("N")] | None = None  # exposure, in the model's unit, or number of trials
+    # of entries that are not learned again, the log score of each before it was learned, 0 in the first batch
     score: Annotated[np.ndarray, Sized("N")] | None = None
 
     def at(self, where: np.ndarray | slice) -> Kept:
@@ -79,18 +74,14 @@ class Kept(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """M entries, the times of the batches that they came in (`born`), and the messages that they sent.
-
-    `Lam` and `eta` are natural parameters of the message to the row of each mode, as they are part of the rows'
-    posterior; `a` and `b` messages to the noise, zero for likelihoods without one.
-    """
+    """M entries, and the messages that they sent."""
 
     coords: Annotated[np.ndarray, Sized("M K", "i")]
     y: Annotated[np.ndarray, Sized("M")]
-    born: Annotated[np.ndarray, Sized("M")]
-    Lam: Annotated[np.ndarray, Sized("M K P")]
-    eta: Annotated[np.ndarray, Sized("M K R")]
-    a: Annotated[np.ndarray, Sized("M")]
+    born: Annotated[np.ndarray, Sized("M")]  # the times of the batches that they came in
+    Lam: Annotated[np.ndarray, Sized("M K P")]  # natural parameters of the message to the row of each mode, as they
+    eta: Annotated[np.ndarray, Sized("M K R")]  # are part of the rows' posterior
+    a: Annotated[np.ndarray, Sized("M")]  # messages to the noise, zero for likelihoods without one
     b: Annotated[np.ndarray, Sized("M")]
 
     def at(self, where: np.ndarray) -> Sample:
@@ -184,29 +175,15 @@ def with_new(
 
 
 class Revisit(NamedTuple):
-    """A batch that revisits entries.
+    """A batch that revisits entries."""
 
-    Attributes
-    ----------
-    batch : BatchProblem
-        The `n` new entries first, then the revisited ones, whose messages the prior does not hold.
-    held : (m,) int64
-        Where the reservoir holds the revisited entries.
-    reservoir : Reservoir
-        The reservoir before the batch, at the time of the batch.
-    limit : (n_rows, R) float64
-        Largest variance that a row of the batch may get when messages are taken out.
-    keep, noise_forgets
-        What remains of a row's information after one unit of time, and whether the noise is forgotten, too.
-    """
-
-    batch: BatchProblem
+    batch: BatchProblem  # the `n` new entries first, then the revisited ones, whose messages the prior does not hold
     n: int
-    held: np.ndarray
-    reservoir: Reservoir
-    limit: np.ndarray
-    keep: float
-    noise_forgets: bool
+    held: np.ndarray  # (m,) int64, where the reservoir holds the revisited entries
+    reservoir: Reservoir  # before the batch, at the time of the batch
+    limit: np.ndarray  # (n_rows, R), largest variance that a row of the batch may get when messages are taken out
+    keep: float  # what remains of a row's information after one unit of time
+    noise_forgets: bool  # whether the noise is forgotten, too
     seed: int
     capacity: int
 
@@ -228,10 +205,7 @@ def revisit(
     seed: int,
     **how: Any,
 ) -> Revisit:
-    """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes.
-
-    Entries without whose messages a row would not be a Gaussian, or nearly none, are not revisited.
-    """
+    """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes."""
     noise_forgets, weight = state.noise_prior is not None, keep ** max(0.0, time - state.time)
     index = np.arange(min(len(reservoir.sample.y), capacity))
     sample = reservoir.sample.at(index).scaled(weight, weight if noise_forgets else 1.0)  # as it does the rows
@@ -244,6 +218,7 @@ def revisit(
         rows, prior, noise = batch.rows[len(y) :], batch.problem.prior, batch.problem.noise_prior
         Lam, eta = subtracted(prior.Lam, prior.eta, rows, chosen)
         left = noise_without(noise, chosen)
+        # without whose messages a row would not be a Gaussian, or nearly none: these are not revisited
         needed = unsound(Lam, eta, limit)[rows].any(axis=1) | (not is_left(left, noise))
         if not needed.any():
             break
@@ -274,7 +249,16 @@ def after_revisit(
         again = tuple((1.0 - step) * before + new for before, new in zip(chosen[3:], again, strict=True))
     chosen = Sample(chosen.coords, chosen.y, chosen.born, *again)
     if made.keep < 1.0 and len(lanes):
-        posterior, chosen = _discounted(posterior, chosen, made)
+        lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)
+        while True:  # but for what a row cannot do without
+            part = chosen.scaled(lost, lost if made.noise_forgets else 0.0)
+            Lam, eta = subtracted(posterior.Lam, posterior.eta, made.rows, part)
+            needed = unsound(Lam, eta, made.limit)[made.rows].any(axis=1) & (lost > 0.0)
+            if not needed.any():
+                break
+            lost = np.where(needed, 0.0, lost)
+        chosen = Sample(*chosen[:3], *(own - less for own, less in zip(chosen[3:], part[3:], strict=True)))
+        posterior = posterior._replace(Lam=Lam, eta=eta, noise=noise_without(posterior.noise, part))
     reservoir = made.reservoir._replace(sample=made.reservoir.sample.with_placed(chosen, made.held))
     new = batch.coords[:n], batch.y[:n], batch.time
     return posterior, with_new(reservoir, new, permutation, sent, seed=made.seed, capacity=made.capacity)
@@ -285,20 +269,6 @@ def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | N
     problem, lost = made.batch.problem, made.reservoir.sample.at(made.held).scaled(-1.0, -1.0)
     lines = subtracted(problem.prior.Lam, problem.prior.eta, made.rows, lost)
     return *lines, noise_without(problem.noise_prior, lost)
-
-
-def _discounted(posterior: Posterior, chosen: Sample, made: Revisit) -> tuple[Posterior, Sample]:
-    """Take what the age of messages takes of them out of the posterior, but for those that a row cannot do without."""
-    lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)
-    while True:
-        part = chosen.scaled(lost, lost if made.noise_forgets else 0.0)
-        Lam, eta = subtracted(posterior.Lam, posterior.eta, made.rows, part)
-        needed = unsound(Lam, eta, made.limit)[made.rows].any(axis=1) & (lost > 0.0)
-        if not needed.any():
-            break
-        lost = np.where(needed, 0.0, lost)
-    left = Sample(*chosen[:3], *(own - less for own, less in zip(chosen[3:], part[3:], strict=True)))
-    return posterior._replace(Lam=Lam, eta=eta, noise=noise_without(posterior.noise, part)), left
 
 
 def noise_without(noise: GammaNoise | None, sample: Sample) -> GammaNoise | None:
@@ -402,22 +372,17 @@ def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
 
 
 class Stream(NamedTuple):
-    """What a model that learns from a stream keeps beside its parameters.
-
-    `keys` has per mode with labels the row of each label. Prior means of new rows are drawn if that is `uniform`
-    (prior_mean="uniform"), by the `seed`; otherwise they are the mode's average. `standing` says how well the stream
-    predicts, `kept` are its entries while it is beginning, `watched` those by which it is held against a fit.
-    """
+    """What a model that learns from a stream keeps beside its parameters."""
 
     state: StreamState
-    keys: tuple[dict[Any, int] | None, ...]
+    keys: tuple[dict[Any, int] | None, ...]  # per mode with labels the row of each label
     names: tuple[Any, ...]
     seed: int
-    uniform: bool
+    uniform: bool  # prior means of new rows are drawn, by the seed (prior_mean="uniform"), or the mode's average
     reservoir: Reservoir | None = None
-    standing: Standing = Standing()
-    kept: Kept | None = None
-    watched: Kept | None = None
+    standing: Standing = Standing()  # how well the stream predicts
+    kept: Kept | None = None  # its entries while it is beginning
+    watched: Kept | None = None  # those by which it is held against a fit
 
 
 class StoredStream(NamedTuple):
@@ -451,15 +416,9 @@ def stored_stream(stream: Stream) -> StoredStream:
 
 
 def stream_of(
-    stored: StoredStream,
-    labels: Sequence[Any],
-    designs: tuple[Design | None, ...] = (),
-    clocks: tuple[Any, ...] = (),
+    stored: StoredStream, labels: Sequence[Any], designs: tuple[Design | None, ...] = (), clocks: tuple[Any, ...] = ()
 ) -> Stream:
-    """The stream that a file holds, with the labels, the features and the axes of the model.
-
-    Deviations of other rows are refused.
-    """
+    """The stream that a file holds, with what the model has of modes; deviations of other rows are refused."""
     state = stored.state
     if state.pairs is not None and not state.pairs.fits(state.sizes, clocks):
         raise ValueError("its deviations do not fit its stream")

@@ -17,20 +17,13 @@ import pandas as pd
 from tensorcep.core.checks import check_flag, check_not_empty, fail_value
 from tensorcep.cp.fit.outcome import Dropped, entries_of_fit, moved_up, refit_without, rows_left
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.inputs.coordinates import (
-    coords_to_predict,
-    lines_among,
-    mode_of,
-    names_of,
-    rows_of,
-    rows_of_column,
-)
+from tensorcep.cp.inputs.coordinates import coords_to_predict, lines_among, mode_of, names_of, rows_of, rows_of_column
 from tensorcep.cp.inputs.side_information import lost_knowledge, word_of
 from tensorcep.cp.stream import cold_start
 from tensorcep.cp.stream.adf import absorb
 from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.learn import engine_of, learn_batch, stream_result
-from tensorcep.cp.stream.reservoir import Kept, Stream, revisit, without_entries, without_rows
+from tensorcep.cp.stream.reservoir import Stream, revisit, without_entries, without_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
 from tensorcep.priors.graph import Net
@@ -116,10 +109,18 @@ def _forget(
     if whole and gone.all():
         fail_value("these are all entries of the stream; there must be one left.")
     record = {**said, "entries": int(gone.sum()), "whole": whole, "entries_left": n - int(gone.sum())}
-    if stream.kept is not None:
-        _fit_rest(model, stream, stream.kept.at(~gone), dropped, record, commit)
-    else:
+    if stream.kept is None:
         commit.put(_divide_out(model, stream, gone, dropped, whole, record))
+        return
+    lost = lost_knowledge(spec.prior, fit.features, fit.series)
+    if lost is not None:
+        fail_value(lost)
+    kept, (shape, labels) = stream.kept.at(~gone), rows_left(fit, dropped)
+    kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
+    rate = fit.observation.facts.get("_sampled_rate")
+    source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
+    first = Beginning(kept, shape, labels, source)
+    cold_start.begin_again(spec, first, stream.state.time, commit, fit, stream.standing, record=record)
 
 
 def _coords_held(stream: Stream) -> np.ndarray:
@@ -136,22 +137,6 @@ def _coords_held(stream: Stream) -> np.ndarray:
             "messages, or pass the entries as data=, from which the model is fitted again."
         )
     return stream.reservoir.sample.coords
-
-
-def _fit_rest(
-    model: FittedModel, stream: Stream, kept: Kept, dropped: Dropped | None, record: dict[str, Any], commit: Commit
-) -> None:
-    """Fit the entries that are left of a stream that is beginning, as it would."""
-    fit, spec = model
-    lost = lost_knowledge(spec.prior, fit.features, fit.series)
-    if lost is not None:
-        fail_value(lost)
-    shape, labels = rows_left(fit, dropped)
-    kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
-    rate = fit.observation.facts.get("_sampled_rate")
-    source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
-    first = Beginning(kept, shape, labels, source)
-    cold_start.begin_again(spec, first, stream.state.time, commit, fit, stream.standing, record=record)
 
 
 def _divide_out(

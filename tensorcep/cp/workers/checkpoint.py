@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,14 @@ from tensorcep.cp.methods import listed, proposes_rows, why_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.workers.executor import ClusterExecutor, is_shared
-from tensorcep.cp.workers.partitions import parts_for
 from tensorcep.cp.workers.site_files import SiteFiles, StoredSites
 from tensorcep.entries.tables import UNSAID, frame_of_dask, is_of
 
 KIND, VERSION = "tensorcep.checkpoint", 2
 # Sweeps between two states that are stored; blocks of entries hashed at a time.
 EVERY, BLOCKS = 5, 1 << 16
+# Modes are cut into ranges of about so many entries, a power of two of them, by the number of entries alone.
+ENTRIES_OF_PART, FEWEST_PARTS, MOST_PARTS = 1 << 21, 4, 1 << 10
 
 
 # A state as a tree: records by their modules and names, with all but what they say is made again (`remade`). What is no
@@ -108,13 +109,11 @@ class ClusterHost:
         self._sites = SiteFiles((checkpoint or folder) / "messages")
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuse a fit that workers cannot do, or that is not the one in the folder.
-
-        Chains that may turn rows down, which are for few entries, run here.
-        """
+        """Refuse a fit that workers cannot do, or that is not the one in the folder."""
         reason = _why_not(plan)
         if reason is not None and self._strict:
             fail_value(f"{reason}.")
+        # so do chains that may turn rows down, which are for few entries
         self._here = reason is not None or proposes_rows(plan.engine.method.name, plan.problem.likelihood)
         if self._checkpoint is not None and not self._here:
             self._check_folder(self._checkpoint, _print_of(plan))
@@ -147,7 +146,8 @@ class ClusterHost:
         if self._here:
             return StoredRun(state, [], [])
         self._n_runs, self._n_draws, self._method = self._n_runs + 1, 0, method.name
-        executor.begin(problem, self._n_parts or parts_for(len(problem.entries.permutation)))
+        wanted = min(MOST_PARTS, max(FEWEST_PARTS, len(problem.entries.permutation) // ENTRIES_OF_PART))
+        executor.begin(problem, self._n_parts or 1 << (wanted - 1).bit_length())
         path = self._path("run")
         if path is None or not kept or not path.is_file():
             return StoredRun(state, [], [])
@@ -254,10 +254,23 @@ def fit_on_workers(
 
     A table of Dask is read by the workers. How the fit is spread: see `tensorcep.distributed.fit`.
     """
-    cluster = Cluster(_active_client() if client is None else client, timeout)
+    if client is None:
+        try:
+            client = dask_module("a fit on workers").get_client()
+        except ValueError:
+            fail_value("there is no active Dask client; make one, or give client=.")
+    cluster = Cluster(client, timeout)
     every = check_int("every", every)
     n_parts = None if n_parts is None else check_int("n_parts", n_parts)
-    with _folders(checkpoint) as (parts, runs):
+    with contextlib.ExitStack() as stack:
+        if checkpoint is None:
+            parts, runs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tensorcep-"))), None
+        else:
+            runs = Path(checkpoint).absolute()
+            if runs.exists() and not runs.is_dir():
+                fail_value(f"checkpoint must be a folder; '{runs}' is a file.")
+            parts = runs / "entries"
+            parts.mkdir(parents=True, exist_ok=True)
         seen = cluster.client.run(os.path.isdir, str(parts))
         blind = [worker for worker, sees in seen.items() if not sees]
         if blind:
@@ -272,26 +285,3 @@ def fit_on_workers(
             model.fit(X, y, **rest)
         host.end()
         return model
-
-
-def _active_client() -> Any:
-    """The client of Dask that is active."""
-    try:
-        return dask_module("a fit on workers").get_client()
-    except ValueError:
-        fail_value("there is no active Dask client; make one, or give client=.")
-
-
-@contextlib.contextmanager
-def _folders(checkpoint: str | os.PathLike[str] | None) -> Iterator[tuple[Path, Path | None]]:
-    """Where entries and runs are stored."""
-    if checkpoint is None:
-        with tempfile.TemporaryDirectory(prefix="tensorcep-") as temporary:
-            yield Path(temporary), None
-        return
-    folder = Path(checkpoint).absolute()
-    if folder.exists() and not folder.is_dir():
-        fail_value(f"checkpoint must be a folder; '{folder}' is a file.")
-    parts = folder / "entries"
-    parts.mkdir(parents=True, exist_ok=True)
-    yield parts, folder

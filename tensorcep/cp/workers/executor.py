@@ -25,7 +25,7 @@ from tensorcep.core.shared_memory import SharedArray, put
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import ALIGNED_BLOCKS, RowSource
-from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, cuts_of, shared, write_part
+from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, shared, write_part
 from tensorcep.cp.workers.row_cache import BroadcastRows, Reading, RowCache, RowFiles, digests_of
 from tensorcep.cp.workers.site_files import Beginning, SiteFiles, SiteMemory
 from tensorcep.cp.workers.tasks import (
@@ -41,6 +41,7 @@ from tensorcep.cp.workers.tasks import (
     shipped,
     value_of,
 )
+from tensorcep.kernels.slots import LANES
 
 NOTHING = np.zeros(0)
 
@@ -85,10 +86,7 @@ class ClusterExecutor:
             known.clear()
 
     def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
-        """As `Executor.apart`, at the same time; where all workers get as many of them, each has a worker of its own.
-
-        Of chains rows then go to one worker instead of all.
-        """
+        """As `Executor.apart`, at once; where all workers get as many, each has its own, to which a chain's rows go."""
         if not self.updates_rows or n == 1:
             return [task(i, *args, self) for i in range(n)]
         alone = n % max(1, len(self._cluster.workers)) == 0
@@ -117,7 +115,10 @@ class ClusterExecutor:
         if not isinstance(work, Pass):
             self._local.run(work, first, last, *record, align=align, scratch=scratch)
         elif work.keeps and work.keeps in work.gives:
-            self._sites.add(named[work.keeps], _beginning(work, named))
+            sites, apart = named[work.keeps], ("entries", work.keeps)
+            like = type(sites)(*(np.empty((0, *array.shape[1:]), array.dtype) for array in sites))
+            given = {name: None if name in apart else shipped(value) for name, value in named.items()}
+            self._sites.add(sites, Beginning(like, work.kernel, given, work.keeps))
         elif there and work.over == "rows" and work.modes:
             self._over_rows(work, named, scratch)
         elif there and work.over == "entries":
@@ -247,7 +248,9 @@ class ClusterExecutor:
 
     def _over_blocks(self, work: Pass, n_blocks: int, named: dict[str, Any], scratch: Any) -> None:
         reading, tasks = self._all_rows(work, named), _work_of(work, named, scratch)
-        ranges, names = blocks_of(n_blocks, self._n_parts), (*work.entries, *work.changing)
+        groups, n_parts, names = -(-n_blocks // ALIGNED_BLOCKS), self._n_parts, (*work.entries, *work.changing)
+        cuts = {min(n_blocks, ALIGNED_BLOCKS * (groups * part // n_parts)) for part in range(n_parts + 1)}
+        ranges = list(itertools.pairwise(sorted(cuts)))
         numbers = [[self._cut(name, one, named[name], name in work.entries) for name in names] for one in ranges]
 
         def call(i: int, *given: Any) -> Call:
@@ -343,9 +346,12 @@ def _work_of(work: Pass, named: dict[str, Any], scratch: Any, shared_rows: Colle
 def ranges_of_mode(
     folder: Path, own: slice, n_parts: int, stay: Sequence[str], named: Mapping[str, Any]
 ) -> list[Range]:
-    """The ranges of a mode, which has these packed rows, with numbers of the entries that stay the same."""
+    """At most so many ranges of about as many entries, of a mode with these packed rows; with numbers that stay."""
     by_row, ranges = named["by_row"], []
-    for first, last in itertools.pairwise(cuts_of(by_row.start[own.start : own.stop + 1], n_parts).tolist()):
+    start, n = by_row.start[own.start : own.stop + 1], own.stop - own.start
+    places = start[0] + np.arange(1, n_parts) * (start[-1] - start[0]) // n_parts
+    inner = -(-np.searchsorted(start, places) // LANES) * LANES  # rows of a group share a random stream
+    for first, last in itertools.pairwise(np.unique([0, *np.minimum(inner, n), n]).tolist()):
         start = by_row.start[own.start + first : own.start + last + 1]
         numbers = _numbers_of(stay, own.start + first, own.start + last, named)
         value = next((one for one in numbers if isinstance(one, np.ndarray) and len(one)), NOTHING)
@@ -356,22 +362,11 @@ def ranges_of_mode(
 
 
 def _numbers_of(names: Sequence[str], first: int, last: int, named: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Numbers of the entries of the packed rows first:last, in their order.
-
-    They are so from the place `base` on, or, without one, in the lanes.
-    """
+    """Numbers of the entries of the packed rows first:last, in their order: from `base` on, or else in the lanes."""
     by_row, base = named["by_row"], named.get("base")
     a, b = int(by_row.start[first]), int(by_row.start[last])
     places = by_row.entry[a:b] if base is None else slice(a - base, b - base)
     return tuple(_packed(value_of(named, name)[places]) for name in names)
-
-
-def _beginning(work: Pass, named: dict[str, Any]) -> Beginning:
-    """How what a pass keeps begins."""
-    sites = named[work.keeps]
-    like = type(sites)(*(np.empty((0, *array.shape[1:]), array.dtype) for array in sites))
-    record = {name: None if name in ("entries", work.keeps) else shipped(value) for name, value in named.items()}
-    return Beginning(like, work.kernel, record, work.keeps)
 
 
 def is_shared(kernel: Any) -> bool:
@@ -396,10 +391,3 @@ def _packed(array: np.ndarray) -> np.ndarray | float:
     """Numbers, or the one that all of them are."""
     alike = len(array) and (array.strides[0] == 0 or (array == array.flat[0]).all())
     return float(array.flat[0]) if alike and array.dtype == np.float64 else array
-
-
-def blocks_of(n_blocks: int, n_parts: int) -> list[tuple[int, int]]:
-    """At most so many ranges of about as many blocks."""
-    groups = -(-n_blocks // ALIGNED_BLOCKS)
-    cuts = sorted({min(n_blocks, ALIGNED_BLOCKS * (groups * part // n_parts)) for part in range(n_parts + 1)})
-    return list(itertools.pairwise(cuts))

@@ -20,23 +20,16 @@ import numpy as np
 
 from tensorcep.core.checks import fail_value, reason_of
 from tensorcep.core.persist.archive import atomic_write
-from tensorcep.kernels.slots import LANES
 
 Item = TypeVar("Item")
 
-# A range has about so many entries, and each mode so many ranges, if it is not said.
-ENTRIES, FEWEST, MOST = 1 << 21, 4, 1 << 10
-
 
 class RowPartition(NamedTuple):
-    """The entries of a range of rows of one mode: row i has the places start[i]:start[i + 1] of the other arrays.
-
-    `others` (N, K - 1) are their packed rows in the other modes, `value` (N,) is a number that stays, if one does.
-    """
+    """The entries of a range of rows of one mode: row i has the places start[i]:start[i + 1] of the other arrays."""
 
     start: np.ndarray
-    others: np.ndarray
-    value: np.ndarray
+    others: np.ndarray  # (N, K - 1), their packed rows in the other modes
+    value: np.ndarray  # (N,), a number that stays, if one does
 
 
 class ChunkPart(NamedTuple):
@@ -47,22 +40,6 @@ class ChunkPart(NamedTuple):
     weight: np.ndarray
     known: np.ndarray
     theta: np.ndarray
-
-
-def parts_for(n_entries: int) -> int:
-    """Ranges of each mode: a power of two, from the number of entries alone."""
-    wanted = min(MOST, max(FEWEST, n_entries // ENTRIES))
-    return 1 << (wanted - 1).bit_length()
-
-
-def cuts_of(start: np.ndarray, n_parts: int) -> np.ndarray:
-    """Rows at which a mode is cut into at most so many ranges of about as many entries, at whole groups of LANES.
-
-    Rows of a group share a random stream.
-    """
-    n, places = len(start) - 1, start[0] + np.arange(1, n_parts) * (start[-1] - start[0]) // n_parts
-    inner = -(-np.searchsorted(start, places) // LANES) * LANES
-    return np.unique(np.concatenate([[0], np.minimum(inner, n), [n]]))
 
 
 def shared(items: Sequence[Item], workers: Sequence[Any]) -> list[list[Item]]:

@@ -28,41 +28,31 @@ ROWS_AT_A_TIME = 64 * LANES
 
 
 class Source(NamedTuple):
-    """Rows of a kind, by the names of those of every mode (None where they are not read), as a kernel reads them.
-
-    `orders` are the places of their numbers in each mode, None where these are in order. What is put in order for an
-    argument (`what`) is kept until it is for another.
-    """
+    """Rows of a kind, by the names of those of every mode (None where they are not read), as a kernel reads them."""
 
     kind: str
     names: tuple[str | None, ...]
-    what: str = ""
-    orders: tuple[np.ndarray | None, ...] | None = None
+    what: str = ""  # the argument for which they are put in order: what is, is kept until it is for another
+    orders: tuple[np.ndarray | None, ...] | None = None  # the places of numbers in each mode, None: in order
 
 
 class Block(NamedTuple):
-    """What is given of the rows of a mode: their kind, the mode, their name, and the shape of a row.
-
-    `of` and `by` are those of `RowSource`.
-    """
+    """What is given of the rows of a mode: their kind, the mode, their name, and the shape of a row."""
 
     kind: str
     mode: int
     name: str
     shape: tuple[int, ...]
-    of: tuple[str, ...] = ()
+    of: tuple[str, ...] = ()  # these two are those of `RowSource`
     by: Callable[..., None] | None = None
 
 
 class Piece(NamedTuple):
-    """Rows of a mode from `first` on: arrays with a line for each, or where these are, by name; "" are the rows.
-
-    Of `told` the client alone has need.
-    """
+    """Rows of a mode from `first` on: arrays with a line for each, or where these are, by name; "" are the rows."""
 
     first: int
     arrays: dict[str, Payload]
-    told: dict[str, Payload]
+    told: dict[str, Payload]  # the client alone needs them
 
     @property
     def n(self) -> int:
@@ -90,15 +80,12 @@ def pieces(n: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 class RowInputs(NamedTuple):
-    """What tasks read of rows, the first packed row of every mode, and what is given of them, in this order.
-
-    Files that are `gone` nobody needs any more; the task removes them, which takes about as long as to read them.
-    """
+    """What tasks read of rows, the first packed row of every mode, and what is given of them, in this order."""
 
     sources: tuple[Source, ...]
     first: tuple[int, ...]
     blocks: tuple[Block, ...]
-    gone: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()  # files that nobody needs any more; to remove them takes about as long as to read them
 
 
 class _Rows:
@@ -126,10 +113,7 @@ class Store:
 
     @contextlib.contextmanager
     def reading(self, inputs: RowInputs, blocks: Sequence[Any]) -> Iterator[list[np.ndarray]]:
-        """The rows of all sources, which stay as they are within the block; a LackingError without those they need.
-
-        What is given of rows is kept for later tasks.
-        """
+        """The rows of all sources, which stay as they are within the block; a LackingError without those they need."""
         remove(inputs.gone)
         with self._lock:
             for block, made in zip(inputs.blocks, blocks, strict=True):
@@ -367,10 +351,7 @@ class RowCache:
         return self.end_tasks(self.begin_tasks(*tasks))
 
     def _given(self, reading: Reading, worker: str | None, whole: bool) -> tuple[RowInputs, list[Broadcast], Broadcast]:
-        """What the tasks of a worker are given: which rows, these, and what it keeps them in.
-
-        That is what is new to it; if it is `whole`, or nobody knows which worker it is, all.
-        """
+        """What tasks of a worker get: which rows, those new to it (if `whole`, or it is unknown: all), its store."""
         if whole:
             self.desk.give_up()
         has = {} if whole or worker is None else self._has.setdefault(worker, {})

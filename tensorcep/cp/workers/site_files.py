@@ -32,16 +32,13 @@ class Version(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """How sites begin: zeros `like` a record of arrays (n_blocks, ...), and a kernel's pass over the chunk.
+    """How sites begin: zeros `like` a record of arrays (n_blocks, ...), and a kernel's pass over the chunk."""
 
-    Arrays of three axes or more have something for every mode, which is the second; others, of two, are beside them:
-    none where the second is 0. `record` are the arguments of the kernel, whose name for the sites is `name`.
-    """
-
+    # arrays of three axes or more have something for every mode, the second; others are beside: none where that is 0
     like: Any
     kernel: Callable[..., None]
-    record: dict[str, Any]
-    name: str
+    record: dict[str, Any]  # its arguments
+    name: str  # what it calls the sites
 
     def made(self, entries: Entries) -> Any:
         """The sites of the entries of a chunk."""
@@ -53,15 +50,12 @@ class Beginning(NamedTuple):
 
 
 class StoredSites(NamedTuple):
-    """The sites of a run, or a chunk: where, how they begin, the number of the last pass over them, and all versions.
-
-    `versions` has those of every chunk, of each mode and of what is beside them; none before the first pass.
-    """
+    """The sites of a run, or a chunk."""
 
     folder: str
     beginning: Beginning
-    latest: int = 0
-    versions: tuple[tuple[Version, ...], ...] = ()
+    latest: int = 0  # the number of the last pass over them
+    versions: tuple[tuple[Version, ...], ...] = ()  # of every chunk, of modes and of what is beside; () before a pass
 
     def of_chunk(self, chunk: int) -> StoredSites:
         """Those of a chunk alone."""

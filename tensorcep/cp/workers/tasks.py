@@ -29,17 +29,13 @@ class Blank(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the tasks of a pass have in common.
-
-    `record` are the kernel's arguments in order, None for those that every task has of its own. `made` and `told` are
-    shapes of lines of what it writes: of rows that other tasks read, and of what the client alone needs.
-    """
+    """What the tasks of a pass have in common."""
 
     of: Pass
-    record: dict[str, Any]
+    record: dict[str, Any]  # the kernel's arguments in order, None for those that every task has of its own
     scratch: Callable[[], tuple[Any, ...]]
-    made: dict[str, tuple[int, ...]]
-    told: dict[str, tuple[int, ...]]
+    made: dict[str, tuple[int, ...]]  # shapes of lines of what it writes: of rows that other tasks read,
+    told: dict[str, tuple[int, ...]]  # and of what the client alone needs
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -94,15 +90,12 @@ def _of_type(value: Any, items: Any) -> Any:
 
 
 class Range(NamedTuple):
-    """Rows of a mode: where their entries are, the first, the one after the last, and the numbers of the entries.
-
-    Of these None stands for what is with the entries, or, where they differ from pass to pass, for all of them.
-    """
+    """Rows of a mode: where their entries are, the first, the one after the last, and the numbers of the entries."""
 
     path: str
     first: int
     last: int
-    numbers: tuple[Any, ...] | None = None
+    numbers: tuple[Any, ...] | None = None  # None of what is with the entries, or, if they change, in place of all
 
 
 def pass_over_rows(
@@ -229,11 +222,15 @@ def pass_over_chunks(
     memory: SiteMemory | None,
 ) -> list[ChunkReport]:
     """The sums of some chunks; without memory nothing is kept."""
-    scratch, found = work.scratch(), []
+    scratch, found, none = work.scratch(), [], np.zeros(0, dtype=np.int32)
+    first = np.array(inputs.first, dtype=np.int64)
     with store.reading(inputs, blocks) as read:
         for n, chunk in enumerate(chunks):
             record = work.arguments(dict(zip(work.of.reads, read, strict=True)))
-            record["entries"] = entries = _entries_in(chunk, inputs.first)
+            part = open_part(chunk.path, ChunkPart)
+            bounds = np.array([0, len(part.rows)], dtype=np.int64)  # as one chunk
+            said = part.rows, part.y, part.weight, bounds, none, first, part.known, part.theta
+            record["entries"] = entries = Entries(*said)
             if memory is not None:
                 record[work.of.keeps] = memory.take(chunk.number, places[n], entries)
             work.of.kernel(0, 1, *record.values(), *scratch)
@@ -246,12 +243,3 @@ def pass_over_chunks(
                 versions = memory.write(chunk.number, places[n], record[work.of.keeps], work.of.modes)
             found.append(ChunkReport(sums, versions))
     return found
-
-
-def _entries_in(chunk: Chunk, first: tuple[int, ...]) -> Entries:
-    """The entries of a chunk, as one chunk."""
-    part = open_part(chunk.path, ChunkPart)
-    bounds, none = np.array([0, len(part.rows)], dtype=np.int64), np.zeros(0, dtype=np.int32)
-    return Entries(
-        part.rows, part.y, part.weight, bounds, none, np.array(first, dtype=np.int64), part.known, part.theta
-    )

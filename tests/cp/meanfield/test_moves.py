@@ -13,7 +13,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
 from tensorcep.cp.meanfield import method
-from tensorcep.cp.meanfield.method import FARTHEST, before_move, hold_back
+from tensorcep.cp.meanfield.method import FARTHEST, hold_back
 from tensorcep.cp.model.latent import latent_of_entries
 
 
@@ -33,19 +33,19 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     p = problem(np.random.default_rng(0), likelihood="poisson", sd=1.0)[2]
     executor = ThreadExecutor(1)
     state = method.VMP.init(p, settings_of("vmp"), executor)
-    before = before_move(1, state)
+    before = 1, state.rows.mean[p.shape[0] : p.shape[0] + p.shape[1]].copy(), state.f
     near, far, n = p.shape[0], p.shape[0] + 1, len(p.entries.permutation)
     state.rows.mean[near] *= 1.5
     state.rows.mean[far] *= 1e6
     there = state.rows.mean[near].copy()
     f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
     state = state.put(sites=state.own.sites._replace(f=f))
-    assert hold_back(before, state, p, executor)
+    assert hold_back(*before, state, p, executor)
     f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
     state = state.put(sites=state.own.sites._replace(f=f))
-    assert not hold_back(before, state, p, executor)
+    assert not hold_back(*before, state, p, executor)
     np.testing.assert_array_equal(state.rows.mean[near], there)
-    assert np.abs(f - before.f).ravel()[:n].max() == pytest.approx(FARTHEST)
+    assert np.abs(f - before[2]).ravel()[:n].max() == pytest.approx(FARTHEST)
     eta = unpack(state.rows.Lam, p.rank)[far] @ state.rows.mean[far]
     np.testing.assert_allclose(state.rows.eta[far], eta, rtol=1e-12)
 
