@@ -129,49 +129,29 @@ class Pass(NamedTuple):
 
     Arguments have the names of the kernel's parameters; "rows.Lam" is the field Lam of the record `rows`. Those that
     are not named are small, and the same for every part of the work.
-
-    Attributes
-    ----------
-    kernel : callable
-        ``kernel(first, last, *record, *scratch)``, of a module.
-    over : {"rows", "entries", "chunks"}
-        Its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`, `by_row` (the entries of
-        each row) and `offset`: line offset + i of `by_row` and of what is written is row i of the mode. Numbers of
-        entries are in the order of `by_row` from the place `base` on, or, without one, in the lanes. "entries": the
-        blocks first:last of entries. "chunks": the chunks first:last of an argument `entries`.
-    modes : sequence of int
-        Those of which it writes rows, or what their entries keep.
-    reads : tuple of str
-        Rows of all modes, or what makes them (`made`).
-    lines : tuple of str
-        Of over="rows": a line for each row of the mode, or one for all.
-    entries, changing : tuple of str
-        A number or more for every entry: those that stay the same from pass to pass, and those that do not.
-    keeps : str
-        What every entry has and nobody else needs: a record of arrays, which the first pass over it begins.
-    gives, changes : tuple of str
-        What it writes of its rows, or of its entries; that which it writes in part, or reads before.
-    sums : tuple of str
-        Sums over the entries of every chunk, a line each, (C, ...): those of three axes are of all rows.
-    later : bool
-        Whether what it gives need not be there before `Executor.settle`.
-    also : (Pass, dict) or None
-        A kernel of the same rows whose work it does, too, and what its arguments are called here.
     """
 
-    kernel: Kernel
+    kernel: Kernel  # ``kernel(first, last, *record, *scratch)``, of a module
+    # {"rows", "entries", "chunks"}: its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`,
+    # `by_row` (the entries of each row) and `offset`: line offset + i of `by_row` and of what is written is row i of
+    # the mode. Numbers of entries are in the order of `by_row` from the place `base` on, or, without one, in the lanes.
+    # "entries": the blocks first:last of entries. "chunks": the chunks first:last of an argument `entries`.
     over: Literal["rows", "entries", "chunks"]
-    modes: Sequence[int] = ()
-    reads: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
+    modes: Sequence[int] = ()  # those of which it writes rows, or what their entries keep
+    reads: tuple[str, ...] = ()  # rows of all modes, or what makes them (`made`)
+    lines: tuple[str, ...] = ()  # of over="rows": a line for each row of the mode, or one for all
+    # A number or more for every entry: those that stay the same from pass to pass, and those that do not
     entries: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
+    # What every entry has and nobody else needs: a record of arrays, which the first pass over it begins
     keeps: str = ""
+    # What it writes of its rows, or of its entries; that which it writes in part, or reads before
     gives: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    # Sums over the entries of every chunk, a line each, (C, ...): those of three axes are of all rows
     sums: tuple[str, ...] = ()
-    later: bool = False
-    also: Any = None
+    later: bool = False  # whether what it gives need not be there before `Executor.settle`
+    also: Any = None  # (Pass, dict): a kernel of the same rows whose work it does, too, and its arguments' names here
 
     def of_mode(self, k: int, numbers: tuple[str, ...], stay: bool) -> Pass:
         """That over the rows of a mode, with these numbers of the entries, which may stay the same."""

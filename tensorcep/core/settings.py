@@ -87,27 +87,14 @@ Record = TypeVar("Record", bound=Settings)
 
 @dataclass(frozen=True)
 class Engines(Generic[Record]):
-    """The methods of a family of models.
+    """The methods of a family of models."""
 
-    Attributes
-    ----------
-    records : dict
-        The settings that a method's name stands for.
-    otherwise : str
-        The method that errors name where no other fits.
-    home : str
-        The module that has the records, as errors tell it; "" where they are names of the package itself.
-    moved : tuple of str
-        Parameters that estimators once had, and that are settings of the method; `method_options` held several.
-    renamed : dict
-        Settings that these parameters called otherwise.
-    """
-
-    records: Mapping[str, Record]
-    otherwise: str
-    home: str = ""
+    records: Mapping[str, Record]  # the settings that a method's name stands for
+    otherwise: str  # the method that errors name where no other fits
+    home: str = ""  # the module that has the records, as errors tell it; "" where they are names of the package itself
+    # Parameters that estimators once had, and that are settings of the method; `method_options` held several
     moved: tuple[str, ...] = ("method_options",)
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)  # settings that these parameters called otherwise
 
     def settings_of(self, method: Any) -> Record:
         """The settings of a method that is given by name, or as a record of settings, which is checked."""

@@ -289,17 +289,10 @@ class Functions(NamedTuple):
     """The posterior of f: mean K a and covariance (prior) - K B K, K the covariances with the training points.
 
     So no kernel matrix is inverted.
-
-    Attributes
-    ----------
-    dual : (n,) float64
-        a.
-    cov : (n, n) float64
-        B.
     """
 
-    dual: np.ndarray
-    cov: np.ndarray
+    dual: np.ndarray  # (n,): a
+    cov: np.ndarray  # (n, n): B
 
     def latent(self, K: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at points whose covariances with the training points, and variances, are

@@ -89,30 +89,15 @@ MOST_SPREAD = 1e4
 
 
 class DesignRows(NamedTuple):
-    """Rows a_i = L'x_i in the coordinates of u.
+    """Rows a_i = L'x_i in the coordinates of u."""
 
-    Attributes
-    ----------
-    rows : (n k, r) float64, dense or CSR
-    k : int
-        Rows per term; 1 for terms of one latent value.
-    vector : bool
-        Whether latent values are vectors (even of length 1).
-    offset : (n k,) float64
-        X m0.
-    prior_mean : (d,) float64
-    root : (d,) or (d, r) float64
-        L, or its diagonal.
-    rough : (n, r) float32 or None
-        The rows in single precision, whose products take half the time (`with_rough`).
-    """
-
-    rows: Any
-    k: int
-    vector: bool
-    offset: np.ndarray
-    prior_mean: np.ndarray
-    root: np.ndarray
+    rows: Any  # (n k, r) dense or CSR
+    k: int  # rows per term; 1 for terms of one latent value
+    vector: bool  # whether latent values are vectors (even of length 1)
+    offset: np.ndarray  # (n k,): X m0
+    prior_mean: np.ndarray  # (d,)
+    root: np.ndarray  # (d,) or (d, r): L, or its diagonal
+    # (n, r) float32 or None: the rows in single precision, whose products take half the time (`with_rough`)
     rough: np.ndarray | None = None
 
     def with_rough(self) -> DesignRows:

@@ -33,14 +33,9 @@ class PosteriorOfComponents(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ARDPrior(LearnedPrior):
-    """Rows whose precision is learned component by component; their means are as expected (see `LearnedPrior`).
+    """Rows whose precision is learned component by component; their means are as expected (see `LearnedPrior`)."""
 
-    Attributes
-    ----------
-    component : (K, R) int64 or None
-        The component that each column of a mode belongs to, where that is not the column's number.
-    """
-
+    # (K, R) int64 or None: the component that each column of a mode belongs to, where that is not the column's number
     component: np.ndarray | None = None
 
     @property

@@ -16,49 +16,28 @@ from tensorcep.kernels.rows import row_moments
 
 
 class Slopes(NamedTuple):
-    """How the prior mean of a mode's rows depends on their F features.
+    """How the prior mean of a mode's rows depends on their F features."""
 
-    Attributes
-    ----------
-    coef : (F, R) float64
-        The mean of a row with the features x is that of its mode plus x coef.
-    strength : float
-        Precision of coef beside that of the rows.
-    """
-
+    # (F, R): the mean of a row with the features x is that of its mode plus x coef
     coef: Annotated[np.ndarray, Sized("_ R")]
-    strength: float
+    strength: float  # precision of coef beside that of the rows
 
 
 class Drift(NamedTuple):
-    """How the rows of a mode that is a series depend on each other.
+    """How the rows of a mode that is a series depend on each other."""
 
-    Attributes
-    ----------
-    length : (R,) float64
-        Of the process of each column, in steps of the axis; 0 where rows do not depend on each other.
-    season : (P, R) float64
-        What rows of each phase are expected to have above the mean of their mode; none without a season.
-    """
-
+    # (R,): of the process of each column, in steps of the axis; 0 where rows do not depend on each other
     length: Annotated[np.ndarray, Sized("R")]
+    # (P, R): what rows of each phase are expected to have above the mean of their mode; none without a season
     season: Annotated[np.ndarray, Sized("_ R")]
 
 
 class RowSites(NamedTuple):
-    """What the entries say of the rows of a mode that depend on each other, in its D free columns.
+    """What the entries say of the rows of a mode that depend on each other, in its D free columns."""
 
-    Attributes
-    ----------
-    place : (m,) int64
-        These rows of the mode; entries say nothing of others.
-    Lam, eta : (m, D (D + 1) / 2), (m, D) float64
-        Natural parameters.
-    """
-
-    place: Annotated[np.ndarray, Sized("_", "i")]
-    Lam: Annotated[np.ndarray, Sized("_ _")]
-    eta: Annotated[np.ndarray, Sized("_ _")]
+    place: Annotated[np.ndarray, Sized("_", "i")]  # (m,) int64: these rows of the mode; entries say nothing of others
+    Lam: Annotated[np.ndarray, Sized("_ _")]  # natural parameters, (m, D (D + 1) / 2)
+    eta: Annotated[np.ndarray, Sized("_ _")]  # (m, D)
 
 
 class ModePrior(NamedTuple):
@@ -147,20 +126,13 @@ class LearnedPrior(RowPrior):
 
     Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
     (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
-
-    Attributes
-    ----------
-    mean, scale : (K, R) float64
-        What is expected of a row of each mode before any entry, and the deviation from it.
-    free : (K, R) bool
-        Columns that are inferred; the others keep the prior that they have.
-    strength : float
-        How many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
     """
 
-    mean: np.ndarray
-    scale: np.ndarray
-    free: np.ndarray
+    # What is expected of a row of each mode before any entry, and the deviation from it
+    mean: np.ndarray  # (K, R)
+    scale: np.ndarray  # (K, R)
+    free: np.ndarray  # (K, R) bool: columns that are inferred; the others keep the prior that they have
+    # How many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
     strength: float = 1.0
     learned: ClassVar[bool] = True
 
@@ -233,21 +205,13 @@ class ModeLaw(Protocol):
 
 
 class Conditional(NamedTuple):
-    """The prior that the rows have at present.
+    """The prior that the rows have at present."""
 
-    Attributes
-    ----------
-    Lam, eta : (n, P), (n, R) float64
-        Natural parameters: a line for each row, or one for each mode (see `per_row`).
-    modes : ModePrior or None
-        The same per mode, where it is learned.
-    seen : (n_rows,) bool
-        Rows that it is learned from: those with entries, and those of a graph that are not integrated out.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    modes: ModePrior | None
+    # Natural parameters: a line for each row, or one for each mode (see `per_row`)
+    Lam: np.ndarray  # (n, P)
+    eta: np.ndarray  # (n, R)
+    modes: ModePrior | None  # the same per mode, where it is learned
+    # (n_rows,) bool: rows that it is learned from: those with entries, and those of a graph that are not integrated out
     seen: np.ndarray
 
 

@@ -18,23 +18,13 @@ from tensorcep.priors.regression import STRENGTH, FeaturesLaw, PreparedFeatures,
 
 @dataclass(frozen=True, eq=False)
 class PriorByMode(LearnedPrior):
-    """Rows whose prior is learned mode by mode; its methods are those of `base.LearnedPrior`.
+    """Rows whose prior is learned mode by mode; its methods are those of `base.LearnedPrior`."""
 
-    Attributes
-    ----------
-    designs : tuple of Design or None
-        The features of the rows of each mode; nothing where none has any.
-    clocks : tuple of Clock, Net or None
-        The axis of each mode that is a series, and the graph of each that is one.
-    feature_strength : tuple of float
-        Prior shape and rate of the strength of features, in units of their mean square length.
-    have : tuple of PreparedFeatures, Axis, Field or None
-        What is made of the rows with entries of each mode; nothing before `for_rows`.
-    """
-
-    designs: tuple[Design | None, ...] = ()
-    clocks: tuple[Known | None, ...] = ()
+    designs: tuple[Design | None, ...] = ()  # the features of the rows of each mode; nothing where none has any
+    clocks: tuple[Known | None, ...] = ()  # the axis of each mode that is a series, and the graph of each that is one
+    # Prior shape and rate of the strength of features, in units of their mean square length
     feature_strength: tuple[float, float] = STRENGTH
+    # What is made of the rows with entries of each mode; nothing before `for_rows`
     have: tuple[PreparedFeatures | Prepared | None, ...] = ()
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> PriorByMode:

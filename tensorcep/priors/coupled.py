@@ -41,20 +41,11 @@ Joint = Links | Bonds  # the prior of coupled rows together, in their order
 
 
 class PosteriorOfDrift(NamedTuple):
-    """Posterior of the parameters of a mode, in its free columns.
-
-    Attributes
-    ----------
-    table : SeriesTable
-    chained : Chained
-        The expected prior of the rows.
-    bound : float
-        What the parameters add to a lower bound that takes it.
-    """
+    """Posterior of the parameters of a mode, in its free columns."""
 
     table: SeriesTable
-    chained: Chained
-    bound: float
+    chained: Chained  # the expected prior of the rows
+    bound: float  # what the parameters add to a lower bound that takes it
 
 
 class CoupledLaw(NamedTuple):
@@ -124,24 +115,14 @@ class CoupledLaw(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What a stream knows of how the rows of a mode depend on each other, in its D free columns.
-
-    Attributes
-    ----------
-    free : (R,) bool
-    centre, width : (D,) float64
-        What was expected of a row before any entry, and the deviation from it.
-    weight : float
-        How many times as much as by default that counts.
-    mean, precision, length : (D,) float64
-        Of the process (see `base.Drift`).
-    season : (P, D) float64
-    """
+    """What a stream knows of how the rows of a mode depend on each other, in its D free columns."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
+    # What was expected of a row before any entry, and the deviation from it
     centre: Annotated[np.ndarray, Sized("D")]
     width: Annotated[np.ndarray, Sized("D")]
-    weight: float
+    weight: float  # how many times as much as by default that counts
+    # Of the process (see `base.Drift`); `season` is (P, D)
     mean: Annotated[np.ndarray, Sized("D")]
     precision: Annotated[np.ndarray, Sized("D")]
     length: Annotated[np.ndarray, Sized("D")]

@@ -19,38 +19,21 @@ class Deviations(NamedTuple):
     """How each row of a mode deviates along the axis of another: a number for every pair of rows that occurs.
 
     It is added to the latent value, and an Ornstein-Uhlenbeck process about 0 along the axis, in each of C components.
-
-    Attributes
-    ----------
-    modes : (int, int)
-        The mode whose rows deviate, and the one that is a series.
-    first : (int, int)
-        Their first packed rows.
-    size : int
-        Rows of the mode whose rows deviate.
-    row, time : (p,) int64, (p,) float64
-        Of each pair, in the order of both.
-    times : (m,) float64
-        The times of the rows of the series.
-    mean : (C, p)
-    variance : (C, p) or None
-        None where components are draws.
-    precision, length : (C,) float64
-        Of the processes.
-    told : (2, p) float64 or None
-        What the entries say of each pair, as natural parameters: precision, and precision times mean; of one component.
     """
 
-    modes: tuple[int, int]
-    first: tuple[int, int]
-    size: int
+    modes: tuple[int, int]  # the mode whose rows deviate, and the one that is a series
+    first: tuple[int, int]  # their first packed rows
+    size: int  # rows of the mode whose rows deviate
+    # Of each pair, in the order of both
     row: Annotated[np.ndarray, Sized("p", "i")]
     time: Annotated[np.ndarray, Sized("p")]
-    times: Annotated[np.ndarray, Sized("_")]
+    times: Annotated[np.ndarray, Sized("_")]  # (m,): the times of the rows of the series
     mean: Annotated[np.ndarray, Sized("c p")]
-    variance: Annotated[np.ndarray, Sized("c p")] | None
+    variance: Annotated[np.ndarray, Sized("c p")] | None  # (C, p); None where components are draws
+    # Of the processes
     precision: Annotated[np.ndarray, Sized("c")]
     length: Annotated[np.ndarray, Sized("c")]
+    # (2, p): what the entries say of each pair: precision, and precision times mean; of one component
     told: Annotated[np.ndarray, Sized("two p")] | None = None
 
 

@@ -22,27 +22,14 @@ NARROW = 64
 
 
 class Design(NamedTuple):
-    """Features of the rows of a mode; a row without them has zeros, as the average row with features does.
+    """Features of the rows of a mode; a row without them has zeros, as the average row with features does."""
 
-    Attributes
-    ----------
-    matrix : (n, F) float64, or csr_array
-        Zero in rows without features.
-    centre : (F,) float64
-        What is subtracted in rows with features; a matrix that is dense is centred already.
-    described : (n,) bool
-        Rows with features.
-    names : tuple of str
-        Of the features.
-    size : float
-        Mean square length of a centred row with features.
-    """
-
-    matrix: Any
+    matrix: Any  # (n, F) or csr_array: zero in rows without features
+    # (F,): what is subtracted in rows with features; a matrix that is dense is centred already
     centre: Annotated[np.ndarray, Sized("_")]
-    described: Annotated[np.ndarray, Sized("_", "b")]
-    names: tuple[str, ...]
-    size: float
+    described: Annotated[np.ndarray, Sized("_", "b")]  # (n,) bool: rows with features
+    names: tuple[str, ...]  # of the features
+    size: float  # mean square length of a centred row with features
 
     @property
     def n_features(self) -> int:
@@ -160,17 +147,9 @@ class Features:
 
 
 class Mode(NamedTuple):
-    """A mode as a fit knows it, with rows that only features name at its end.
+    """A mode as a fit knows it, with rows that only features name at its end."""
 
-    Attributes
-    ----------
-    name : object
-        What errors call it.
-    labels : Labels or None
-    size : int
-    """
-
-    name: Any
+    name: Any  # what errors call it
     labels: Labels | None
     size: int
 

@@ -49,54 +49,30 @@ MOST_WORK = 2e9
 
 
 class Field(NamedTuple):
-    """The rows of a graph, made once; those that have entries, and few others, in n rows and E edges.
-
-    Attributes
-    ----------
-    clock : Net
-    place : (n,) int64
-        These rows of the mode, ascending.
-    order : (n,) int64
-        All of them in order.
-    left, right : (E,) int64
-        The ends of each edge among them, left < right, by left.
-    lengths : (L,) float64
-        sqrt(g).
-    own, between : (L, n), (L, E) float64
-        The diagonal of K, and less its elements at edges.
-    rest : (L, n) float64
-        The diagonal without what its edges add to it.
-    total : (L, n) float64
-        K summed over the columns.
-    scale : (L, N) float64
-        S of all N rows of the mode.
-    log_det : (L,) float64
-        log |K|.
-    strengths, mean_rows, shape, gram, values, vectors
-        As in `ou_process.Axis`, without a season.
-    pattern, whole : Order
-        Of a factor for these rows, and for all rows of the mode.
-    gaps : list of Gap
-    """
+    """The rows of a graph, made once; those that have entries, and few others, in n rows and E edges."""
 
     clock: Net
-    place: np.ndarray
-    order: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    lengths: np.ndarray
-    own: np.ndarray
-    between: np.ndarray
-    rest: np.ndarray
-    total: np.ndarray
-    scale: np.ndarray
-    log_det: np.ndarray
+    place: np.ndarray  # (n,) int64: these rows of the mode, ascending
+    order: np.ndarray  # (n,) int64: all of them in order
+    # The ends of each edge among them, left < right, by left
+    left: np.ndarray  # (E,) int64
+    right: np.ndarray  # (E,) int64
+    lengths: np.ndarray  # (L,): sqrt(g)
+    # The diagonal of K, and less its elements at edges
+    own: np.ndarray  # (L, n)
+    between: np.ndarray  # (L, E)
+    rest: np.ndarray  # (L, n): the diagonal without what its edges add to it
+    total: np.ndarray  # (L, n): K summed over the columns
+    scale: np.ndarray  # (L, N): S of all N rows of the mode
+    log_det: np.ndarray  # (L,): log |K|
+    # As in `ou_process.Axis`, without a season
     strengths: np.ndarray
     mean_rows: float
     shape: float
     gram: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
+    # Of a factor for these rows, and for all rows of the mode
     pattern: EliminationOrder
     whole: EliminationOrder
     gaps: list[Gap]
@@ -239,27 +215,15 @@ TOL, MOST_STEPS = 1e-12, 20_000
 
 
 class Bonds(NamedTuple):
-    """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns.
-
-    Attributes
-    ----------
-    of : Field
-    own, field : (n, D) float64
-        The diagonal of the precision, and precision times mean.
-    between : (E, D) float64
-        Less the precision's element of two neighbours.
-    rest : (n, D) float64
-        The diagonal without what edges add to it.
-    which : (D,) int64
-        The number of the length that counts most.
-    """
+    """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns."""
 
     of: Field
-    own: np.ndarray
-    field: np.ndarray
-    between: np.ndarray
-    rest: np.ndarray
-    which: np.ndarray
+    # The diagonal of the precision, and precision times mean
+    own: np.ndarray  # (n, D)
+    field: np.ndarray  # (n, D)
+    between: np.ndarray  # (E, D): less the precision's element of two neighbours
+    rest: np.ndarray  # (n, D): the diagonal without what edges add to it
+    which: np.ndarray  # (D,) int64: the number of the length that counts most
 
     def draw(
         self,
@@ -353,22 +317,12 @@ MOST_COUPLED = 16
 
 
 class Gap(NamedTuple):
-    """A row that was integrated out, and what it depends on: neighbours that come later.
-
-    Attributes
-    ----------
-    row : int
-    other : (k,) int64
-    share : (L, k) float64
-        How much of a neighbour's distance from the level the row is expected to have.
-    spread : (L,) float64
-        Its variance given them, times lam.
-    """
+    """A row that was integrated out, and what it depends on: neighbours that come later."""
 
     row: int
-    other: np.ndarray
-    share: np.ndarray
-    spread: np.ndarray
+    other: np.ndarray  # (k,) int64
+    share: np.ndarray  # (L, k): how much of a neighbour's distance from the level the row is expected to have
+    spread: np.ndarray  # (L,): its variance given them, times lam
 
 
 def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.ndarray) -> tuple[Any, ...]:

@@ -69,15 +69,7 @@ class Graph:
 
 
 class Net(NamedTuple):
-    """The graph of a mode's rows: edges (E,) between two of n rows, in order, each once; weights have the median 1.
-
-    Attributes
-    ----------
-    n : int
-    left, right : (E,) int64
-        left < right.
-    weight : (E,) float64
-    """
+    """A mode's n rows and E edges left < right between them, in order, each once; weights have the median 1."""
 
     n: int
     left: Annotated[np.ndarray, Sized("E", "i")]

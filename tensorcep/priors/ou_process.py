@@ -50,55 +50,30 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class Axis(NamedTuple):
-    """The rows with entries of a mode on its axis, made once.
-
-    Attributes
-    ----------
-    clock : Clock
-    place : (n,) int64
-        These rows of the mode, in the order of their times.
-    order : (n,) int64
-        The same among the rows with entries alone.
-    closed : bool
-        Whether the last row is a neighbour of the first one.
-    phase : (n,) int64
-        Which of the P phases each row has.
-    which : (E,) int64
-        Which of the J distances each row and the next one are apart; on a circle the last one and the first one, too.
-    lengths : (L,) float64
-        Of the grid; 0 for rows that do not depend on each other.
-    own : (L,) float64
-        v.
-    near, between : (L, J) float64
-        w1 and w2 of the J distances.
-    log_det : (L,) float64
-        log |K|.
-    strengths : (S,) float64
-    mean_rows, shape : float
-        As how many rows the prior of the level counts, and the prior shape of lam.
-    gram : (L, P) float64
-        K summed over the rows of a phase and all rows.
-    values, vectors : (L, P), (L, P, P) float64
-        Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none.
-    """
+    """The rows with entries of a mode on its axis, made once."""
 
     clock: Clock
-    place: np.ndarray
-    order: np.ndarray
-    closed: bool
-    phase: np.ndarray
+    place: np.ndarray  # (n,) int64: these rows of the mode, in the order of their times
+    order: np.ndarray  # (n,) int64: the same among the rows with entries alone
+    closed: bool  # whether the last row is a neighbour of the first one
+    phase: np.ndarray  # (n,) int64: which of the P phases each row has
+    # (E,) int64: which of the J distances each row and the next one are apart; on a circle the last one and the first
+    # one, too
     which: np.ndarray
-    lengths: np.ndarray
-    own: np.ndarray
-    near: np.ndarray
-    between: np.ndarray
-    log_det: np.ndarray
-    strengths: np.ndarray
+    lengths: np.ndarray  # (L,): of the grid; 0 for rows that do not depend on each other
+    own: np.ndarray  # (L,): v
+    # w1 and w2 of the J distances
+    near: np.ndarray  # (L, J)
+    between: np.ndarray  # (L, J)
+    log_det: np.ndarray  # (L,): log |K|
+    strengths: np.ndarray  # (S,)
+    # As how many rows the prior of the level counts, and the prior shape of lam
     mean_rows: float
     shape: float
-    gram: np.ndarray
-    values: np.ndarray
-    vectors: np.ndarray
+    gram: np.ndarray  # (L, P): K summed over the rows of a phase and all rows
+    # Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none
+    values: np.ndarray  # (L, P)
+    vectors: np.ndarray  # (L, P, P)
 
     @property
     def n_phases(self) -> int:
@@ -304,26 +279,13 @@ class Chained(NamedTuple):
 
 
 class SeriesTable(NamedTuple):
-    """The posterior of a mode's parameters given length (L) and strength (S), in D columns.
+    """The posterior of a mode's parameters given length (L) and strength (S), in D columns."""
 
-    Attributes
-    ----------
-    log_z : (L, S, D)
-        Log of the prior of both times what the rows say, all else integrated out.
-    a : float
-    b : (L, S, D)
-        Of the Gamma law of lam.
-    level : (L, D)
-        K times the rows, summed.
-    season : (L, P, D)
-        The same by phase in the eigenvectors, the level integrated out.
-    """
-
-    log_z: np.ndarray
+    log_z: np.ndarray  # (L, S, D): log of the prior of both times what the rows say, all else integrated out
     a: float
-    b: np.ndarray
-    level: np.ndarray
-    season: np.ndarray
+    b: np.ndarray  # (L, S, D): of the Gamma law of lam
+    level: np.ndarray  # (L, D): K times the rows, summed
+    season: np.ndarray  # (L, P, D): the same by phase in the eigenvectors, the level integrated out
 
     @property
     def shares(self) -> np.ndarray:
@@ -387,19 +349,12 @@ CONSTANT, SAME_TIME = 200.0, 1e-9
 
 
 class Laws(NamedTuple):
-    """The parameters of a series in S draws, or the one of a posterior.
+    """The parameters of a series in S draws, or the one of a posterior."""
 
-    Attributes
-    ----------
-    mean, precision, length : (S, R) float64
-    season : (S, P, R) float64
-        No phases without a season.
-    """
-
-    mean: np.ndarray
-    precision: np.ndarray
-    length: np.ndarray
-    season: np.ndarray
+    mean: np.ndarray  # (S, R)
+    precision: np.ndarray  # (S, R)
+    length: np.ndarray  # (S, R)
+    season: np.ndarray  # (S, P, R): no phases without a season
 
     def levels(self, phase: int) -> np.ndarray:
         """Level and season of a row, (S, R); of a phase that is not known the level."""
@@ -467,18 +422,12 @@ def laws_of_mode(modes: ModePrior, k: int) -> Laws:
 
 
 class Near(NamedTuple):
-    """Neighbours of new pairs among the known ones, (q,) each.
+    """Neighbours of new pairs among the known ones, (q,) each."""
 
-    Attributes
-    ----------
-    left, right : int64
-        Below 0 where there is none; `left` is then another number for every row.
-    from_left, to_right : float64
-        Distances in time; infinite where there is none.
-    """
-
+    # Below 0 where there is none; `left` is then another number for every row
     left: np.ndarray
     right: np.ndarray
+    # Distances in time; infinite where there is none
     from_left: np.ndarray
     to_right: np.ndarray
 

@@ -46,28 +46,15 @@ RESIDUAL, MOST_STEPS = 1e-6, 1000
 
 
 class PreparedFeatures(NamedTuple):
-    """What is needed of the features of rows with entries, made once.
+    """What is needed of the features of rows with entries, made once."""
 
-    Attributes
-    ----------
-    design : Design
-        Of these rows.
-    total : (F,) float64
-        Their sum.
-    rows : float
-        Rows, and as how many the prior mean counts.
-    values, vectors : (F,), (F, F) float64, or None
-        Eigenvalues and eigenvectors of H; None where features are many.
-    prior : tuple of float
-        Shape and rate of the strength.
-    """
-
-    design: Design
-    total: np.ndarray
-    rows: float
-    values: Any
-    vectors: Any
-    prior: tuple[float, float]
+    design: Design  # of these rows
+    total: np.ndarray  # (F,): their sum
+    rows: float  # rows, and as how many the prior mean counts
+    # Eigenvalues and eigenvectors of H; None where features are many
+    values: Any  # (F,)
+    vectors: Any  # (F, F) or None
+    prior: tuple[float, float]  # shape and rate of the strength
 
 
 def ready(design: Design, prior_rows: float, strength: tuple[float, float] = STRENGTH) -> PreparedFeatures:
@@ -87,23 +74,12 @@ def decomposed(gram: np.ndarray, total: np.ndarray, count: float) -> tuple[np.nd
 
 
 class FeatureSums(NamedTuple):
-    """Sums over the rows of a mode about the centre of their mean's prior, in the free columns.
+    """Sums over the rows of a mode about the centre of their mean's prior, in the free columns."""
 
-    Attributes
-    ----------
-    total : (D,) float64
-    square : (D, D) float64
-        With mu integrated out, and the prior's scatter.
-    cross : (F, D) float64
-        Y; in the eigenvectors where there are some.
-    df : float
-        Degrees of freedom of Lam.
-    """
-
-    total: np.ndarray
-    square: np.ndarray
-    cross: np.ndarray
-    df: float
+    total: np.ndarray  # (D,)
+    square: np.ndarray  # (D, D): with mu integrated out, and the prior's scatter
+    cross: np.ndarray  # (F, D): Y; in the eigenvectors where there are some
+    df: float  # degrees of freedom of Lam
 
 
 def sums(have: PreparedFeatures, apart: np.ndarray, scatter: np.ndarray, df: float) -> FeatureSums:
@@ -226,21 +202,11 @@ GRID = 31
 
 
 class PosteriorOfSlopes(NamedTuple):
-    """Posterior of (mu, Lam, B) of a mode given the strength, in its free columns.
+    """Posterior of (mu, Lam, B) of a mode given the strength, in its free columns."""
 
-    Attributes
-    ----------
-    mean : (D,) float64
-        Of mu.
-    slopes : Slopes
-        Mean of B, and the strength.
-    wishart : NormalWishart
-        The law of Lam; its other fields are not used.
-    """
-
-    mean: np.ndarray
-    slopes: Slopes
-    wishart: NormalWishart
+    mean: np.ndarray  # (D,): of mu
+    slopes: Slopes  # mean of B, and the strength
+    wishart: NormalWishart  # the law of Lam; its other fields are not used
 
 
 class FeaturesLaw(NamedTuple):
@@ -342,44 +308,27 @@ class MapOfFeatures(NamedTuple):
 
     Its law needs sums over the rows with entries alone: a stream takes what some rows said before out of them, and puts
     what they say now in.
-
-    Attributes
-    ----------
-    free : (R,) bool
-    centre, width : (D,) float64
-        What was expected of a row before any entry, and the deviation from it.
-    weight : float
-        How many times as much as by default that counts.
-    rows : int
-        Rows with entries.
-    total, gram : (F,), (F, F) float64
-        Sums of their features, and of products of these.
-    apart, cross, square : (D,), (F, D), (D, D) float64
-        Sums of the rows less the centre, of these times features, and of their second moments.
-    mean, precision : (D,), (D, D) float64
-        The prior of a row without features that has entries.
-    coef : (F, D) float64
-    strength : float
-        Precision of coef beside that of the rows.
-    root : (F, F) float64
-        Of what coef varies by, in units of the rows' own covariance.
     """
 
     free: Annotated[np.ndarray, Sized("R", "b")]
+    # What was expected of a row before any entry, and the deviation from it
     centre: Annotated[np.ndarray, Sized("D")]
     width: Annotated[np.ndarray, Sized("D")]
-    weight: float
-    rows: int
+    weight: float  # how many times as much as by default that counts
+    rows: int  # rows with entries
+    # Sums of their features, and of products of these
     total: Annotated[np.ndarray, Sized("F")]
     gram: Annotated[np.ndarray, Sized("F F")]
+    # Sums of the rows less the centre, of these times features, and of their second moments
     apart: Annotated[np.ndarray, Sized("D")]
     cross: Annotated[np.ndarray, Sized("F D")]
     square: Annotated[np.ndarray, Sized("D D")]
+    # The prior of a row without features that has entries
     mean: Annotated[np.ndarray, Sized("D")]
     precision: Annotated[np.ndarray, Sized("D D")]
     coef: Annotated[np.ndarray, Sized("F D")]
-    strength: float
-    root: Annotated[np.ndarray, Sized("F F")]
+    strength: float  # precision of coef beside that of the rows
+    root: Annotated[np.ndarray, Sized("F F")]  # (F, F): of what coef varies by, in units of the rows' own covariance
 
     @property
     def weight_of_mean(self) -> float:

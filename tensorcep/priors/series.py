@@ -81,36 +81,19 @@ class Series:
 
 
 class Clock(NamedTuple):
-    """Where the rows of a mode lie on its axis, in steps: the least distance of two rows is 1.
+    """Where the rows of a mode lie on its axis, in steps: the least distance of two rows is 1."""
 
-    Attributes
-    ----------
-    kind : str
-        See `Series`.
-    reads : str
-        What labels are: "row", "number", "time", "delta", "order", or the frequency of Periods.
-    step : float
-        The unit in that of the labels; of times in seconds.
-    period, circle : float
-        Of the season, and the length of the axis where it is a circle; 0 where there is none.
-    order : tuple
-        The labels in order, if they were given.
-    times : (n,) float64
-    phases : (P,) float64
-        The phases of a season that occur; one, 0, without a season.
-    groups : (n,) int64
-        Of rows that follow each other within groups alone, about 0, the group of each; they are in the order of these
-        and of their times. Empty for others.
-    """
-
-    kind: str
-    reads: str
-    step: float
+    kind: str  # see `Series`
+    reads: str  # what labels are: "row", "number", "time", "delta", "order", or the frequency of Periods
+    step: float  # the unit in that of the labels; of times in seconds
+    # Of the season, and the length of the axis where it is a circle; 0 where there is none
     period: float
     circle: float
-    order: tuple[Any, ...]
-    times: Annotated[np.ndarray, Sized("_")]
-    phases: Annotated[np.ndarray, Sized("_")]
+    order: tuple[Any, ...]  # the labels in order, if they were given
+    times: Annotated[np.ndarray, Sized("_")]  # (n,)
+    phases: Annotated[np.ndarray, Sized("_")]  # (P,): the phases of a season that occur; one, 0, without a season
+    # (n,) int64: of rows that follow each other within groups alone, about 0, the group of each; they are in the order
+    # of these and of their times. Empty for others.
     groups: Annotated[np.ndarray, Sized("_", "i")] = np.zeros(0, dtype=np.int64)
 
     def at(self, which: np.ndarray) -> np.ndarray:

@@ -32,28 +32,15 @@ LEAST_PRODUCT, MOST_PRODUCT = 1e-100, 1e100
 
 
 class Carry(NamedTuple):
-    """What elimination of the blocks before a block leaves for it, and room.
+    """What elimination of the blocks before a block leaves for it, and room."""
 
-    Attributes
-    ----------
-    start : (S, S)
-        What is added to the upper triangle of the block's precision.
-    h : (1, S)
-        What is added to its natural mean.
-    sums : (2,)
-        A log determinant, and a product of inverse pivots whose logarithm is not taken off it yet.
-    A, following : (S, S), and inverse : (S,)
-    more : tuple of arrays
-        Room of `eliminate`.
-    """
-
-    start: np.ndarray
-    h: np.ndarray
-    sums: np.ndarray
-    A: np.ndarray
-    following: np.ndarray
-    inverse: np.ndarray
-    more: tuple[np.ndarray, ...]
+    start: np.ndarray  # (S, S): what is added to the upper triangle of the block's precision
+    h: np.ndarray  # (1, S): what is added to its natural mean
+    sums: np.ndarray  # (2,): a log determinant, and a product of inverse pivots whose logarithm is not taken off it yet
+    A: np.ndarray  # (S, S)
+    following: np.ndarray  # (S, S)
+    inverse: np.ndarray  # (S,)
+    more: tuple[np.ndarray, ...]  # room of `eliminate`
 
 
 def nothing_before(D: int) -> Carry:
@@ -294,22 +281,13 @@ class Marginals(NamedTuple):
 
 
 class Links(NamedTuple):
-    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
+    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns."""
 
-    Attributes
-    ----------
-    of : ou_process.Axis or ou_process.Line
-        The rows in the order of their times, and whether the last is a neighbour of the first (`closed`).
-    own, field : (n, D) float64
-        The diagonal of the precision, and precision times mean, in the order of the times.
-    between : (E, D) float64
-        Less the precision's element of two neighbours.
-    """
-
-    of: Any
-    own: np.ndarray
-    field: np.ndarray
-    between: np.ndarray
+    of: Any  # the rows in the order of their times, and whether the last is a neighbour of the first (`closed`)
+    # The diagonal of the precision, and precision times mean, in the order of the times
+    own: np.ndarray  # (n, D)
+    field: np.ndarray  # (n, D)
+    between: np.ndarray  # (E, D): less the precision's element of two neighbours
 
     def draw(
         self,

@@ -355,25 +355,14 @@ NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; u
 
 
 class EliminationOrder(NamedTuple):
-    """The factor's pattern for the rows of a graph.
+    """The factor's pattern for the rows of a graph."""
 
-    Attributes
-    ----------
-    place : (n,) int64
-        Of each row in the order of elimination.
-    start, rows : (n + 1,), (nnz,) int64
-        Blocks of each column below the diagonal, and their rows.
-    at : (E,) int64
-        Where the block of an edge is.
-    work : float
-        Products of blocks that a factor takes.
-    """
-
-    place: np.ndarray
-    start: np.ndarray
-    rows: np.ndarray
-    at: np.ndarray
-    work: float
+    place: np.ndarray  # (n,) int64: of each row in the order of elimination
+    # Blocks of each column below the diagonal, and their rows
+    start: np.ndarray  # (n + 1,) int64
+    rows: np.ndarray  # (nnz,) int64
+    at: np.ndarray  # (E,) int64: where the block of an edge is
+    work: float  # products of blocks that a factor takes
 
 
 class SparseFactor(NamedTuple):
