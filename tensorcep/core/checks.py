@@ -25,20 +25,9 @@ BETWEEN = {__name__.partition(".")[0], "sklearn", "joblib", "contextlib", "funct
 
 
 class InvalidParameter(ValueError):
-    """A parameter that may not have the value that it was given.
+    """A parameter `name`, or what it holds, whose `value` it may not have, what is `allowed`, and perhaps a `remedy`.
 
     Its text is the sentence of Python: "NAME must ALLOWED; got VALUE; REMEDY."
-
-    Attributes
-    ----------
-    name : str
-        Of the parameter, or of what it holds.
-    value : object
-        What was given.
-    allowed : str
-        What the parameter must: "be an integer >= 1".
-    remedy : str
-        What to do, where that is not plain.
     """
 
     def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
@@ -88,10 +77,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Lines of text in which signs that nobody sees, those that command a terminal among them, are escaped.
-
-    Labels and names of columns come from files of others.
-    """
+    """Text of others, as labels are, in which signs that nobody sees, or that command a terminal, are escaped."""
     return "".join(s if s.isprintable() or s == "\n" else s.encode("unicode_escape").decode() for s in text)
 
 

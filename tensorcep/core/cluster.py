@@ -307,10 +307,7 @@ class Cluster:
         return (self._dask.CancelledError, self._dask.TimeoutError, TimeoutError, *closed, OSError, KeyError)
 
     def submit(self, function: Callable[..., Any], *args: Any, what: str, worker: str | None = None) -> Any:
-        """The future of a call by a worker; an OSError of a client that gave its scheduler up.
-
-        Of that Dask raises many things.
-        """
+        """The future of a call by a worker; an OSError where the scheduler was given up, of which Dask raises many."""
         if self.client.status in ("closed", "closing"):
             raise OSError(f"there is no connection to {self.address}")
         how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}

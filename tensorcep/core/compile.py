@@ -31,10 +31,7 @@ from tensorcep.core.kernel_cache import KernelCache, codegen
 
 
 class KernelFlags(Flags):  # type: ignore[misc]
-    """numba's flags, of which those that are set are compared first, and seldom all by their names.
-
-    Their hash is that of the names of all options, as numba's own is; so it is one number.
-    """
+    """numba's flags, hashed and compared as numba's own are, but seldom all by their names."""
 
     __slots__ = ()
 

@@ -44,10 +44,7 @@ def bulk_size(draws: np.ndarray) -> np.ndarray:
 
 
 def tail_size(draws: np.ndarray) -> np.ndarray:
-    """Effective number of independent draws of each quantity's tails, the smaller one of both.
-
-    It is `_size` of being at or below the 5 % and the 95 % quantile.
-    """
+    """Effective number of independent draws of each quantity's tails, the smaller one of those beyond 5 % and 95 %."""
     bounds = np.quantile(_pool(draws), TAILS, axis=0)
     lower, upper = (_size(_halves((draws <= bound).astype(float))) for bound in bounds)
     return np.minimum(lower, upper)
@@ -82,10 +79,7 @@ def _r_hat(parts: np.ndarray) -> np.ndarray:
 
 
 def _size(parts: np.ndarray) -> np.ndarray:
-    """Effective size (...) of chains (m, n, ...): autocorrelations by the Fourier transform, Geyer's monotone sequence.
-
-    nan for fewer than two draws; all draws count where nothing varies.
-    """
+    """Effective size (...) of chains (m, n, ...), by Fourier transform and Geyer's monotone sequence; nan for n < 2."""
     m, n = parts.shape[:2]
     if n < 2:
         return np.full(parts.shape[2:], np.nan)

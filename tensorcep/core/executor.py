@@ -39,14 +39,9 @@ class Team:
         self._end = weakref.finalize(self, self._calls.put, None)
 
     def do(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the function gives for each of the arguments, all done; one after the other when the threads have ended.
+        """What the function gives for each of the arguments; the first error that one has, once all calls have ended.
 
         Calls have the context (`contextvars`) of the caller, so that what `numpy.errstate` says holds in all threads.
-
-        Raises
-        ------
-        BaseException
-            The error of the first call that has one, once all calls have ended.
         """
         if not self._end.alive:
             return [function(*own) for own in arguments]
@@ -162,13 +157,6 @@ class Executor(Protocol):
     """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
 
     A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
-
-    Attributes
-    ----------
-    keeps_state : bool
-        Whether it keeps by itself what passes keep of every entry. Arrays of that have no blocks then.
-    updates_rows : bool
-        Whether it best takes the sums of rows and what is made of them at once.
     """
 
     keeps_state: bool
@@ -284,10 +272,7 @@ def threads_of(n_jobs: int | None) -> Iterator[ThreadExecutor]:
 
 
 class Rooms:
-    """Work space that one run of a kernel after the other takes: to make it takes as long as a little of the work.
-
-    A call of `start` says that none of it is in use.
-    """
+    """Work space that one run of a kernel after the other takes; `start` says that none of it is in use."""
 
     def __init__(self, make: Callable[[], tuple[Any, ...]]):
         self.make = make

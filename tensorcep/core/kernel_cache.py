@@ -56,10 +56,7 @@ ARM, GENERIC = "aarch64", "generic"
 
 
 class CpuTarget(NamedTuple):
-    """What code is made for: its name in folders, cpu and features as LLVM takes them.
-
-    `wide` says whether registers hold eight numbers (AVX-512) and not four.
-    """
+    """What code is made for: its name in folders, LLVM's cpu and features, and whether registers hold eight numbers."""
 
     name: str
     cpu: str

@@ -18,10 +18,7 @@ from tensorcep.core.executor import Executor, ThreadExecutor
 
 
 class StoredRun(NamedTuple):
-    """A run up to its last stored sweep: the state, what its sweeps reported, their seconds, and whether it ended.
-
-    `stopped` says whether a callback ended it.
-    """
+    """A run up to its last stored sweep: state, what sweeps reported, seconds; whether it ended, and by a callback."""
 
     state: Any
     sweeps: list[Any]

@@ -20,14 +20,7 @@ STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:0.9em;margin:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Summary:
-    """Facts by name, and tables by title.
-
-    Attributes
-    ----------
-    title : str
-    facts : dict of str
-    tables : dict of DataFrame
-    """
+    """Facts by name, and tables by title."""
 
     title: str
     facts: dict[str, str]

@@ -143,10 +143,7 @@ class _OfInit:
 
 
 class TakesMethod:
-    """An estimator, by inheritance beside it, whose parameter `method` is a name or a record of settings.
-
-    The constructor's signature stays that of `__init__`.
-    """
+    """An estimator, by inheritance beside it, whose `method` is a name or a record; its signature is `__init__`'s."""
 
     __signature__ = _OfInit()
 
@@ -216,10 +213,7 @@ class ScoresUnmasked:
 
 
 def fill_docstring(cls: type, texts: Mapping[str, str]) -> None:
-    """Put texts, indented as they would stand there, for the words that hold their place in the docstring of a class.
-
-    Python 3.13 takes the indentation off a docstring, earlier ones leave it.
-    """
+    """Put texts, indented as there, for the words that hold their place in a class's docstring, which 3.13 dedents."""
     documentation = inspect.cleandoc(cls.__doc__ or "")  # python -OO has none
     for word, text in texts.items():
         documentation = documentation.replace(word, text.strip().replace("\n    ", "\n"))

@@ -48,10 +48,7 @@ BYTES_READ = [0]
 
 
 class Sheet:
-    """Arrays of float64 of these shapes that are made some rows at a time, and left in a file as they are made.
-
-    Without a path, or room, they are kept here, and given as they are.
-    """
+    """Arrays of float64 that are made some rows at a time, in a file; without a path, or room, they are kept here."""
 
     def __init__(self, path: str | None, shapes: Sequence[tuple[int, ...]]):
         self._path, self._shapes = path, list(shapes)

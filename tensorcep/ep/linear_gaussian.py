@@ -47,10 +47,7 @@ def write_quadratic(start, column, value, cov, result):
 
 
 def weighted_gram(rows: Any, weight: np.ndarray) -> np.ndarray:
-    """A' diag(weight) A (d, d) float64, symmetric to the last bit; weights may be negative.
-
-    Dense rows of single precision are multiplied in it.
-    """
+    """A' diag(weight) A (d, d), symmetric to the last bit; weights may be negative, dense rows of single precision."""
     if sparse.issparse(rows):
         total = np.zeros((rows.shape[1], rows.shape[1]))
         add_weighted(rows.indptr, rows.indices, rows.data, weight, total)
@@ -114,10 +111,7 @@ class DesignRows(NamedTuple):
         return self.prior_mean + self.root @ mean, self.root @ cov @ self.root.T
 
     def latent(self, state: Gaussian) -> tuple[np.ndarray, np.ndarray]:
-        """Return means (n k,), and variances (n,) or, for vectors, covariances (n, k, k) of f.
-
-        Variances under a rough state are rough.
-        """
+        """Means (n k,), and variances (n,) (rough under a rough state) or, for vectors, covariances (n, k, k) of f."""
         f = self.offset + self.rows @ state.mean
         if state.rough and self.rough is not None:
             return f, quadratic_forms(self.rough, state.cov, state.factor)
@@ -128,10 +122,7 @@ class DesignRows(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """Mean and covariance of u, the log of the integral of prior times sites, and a lower triangle F with F'F = cov.
-
-    `rough` says that it was made in single precision.
-    """
+    """Mean and cov = F'F of u, the log integral of prior times sites, lower F; `rough`: made in single precision."""
 
     mean: np.ndarray
     cov: np.ndarray

@@ -206,10 +206,7 @@ def _standard_deviation(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> np.
 
 
 def standard_deviations(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """Standard deviations (n,) of the nearest Gaussians, by quadrature; alpha and beta as `Likelihood.tilted` has them.
-
-    Relative errors are about 1e-14 for likelihoods without jumps.
-    """
+    """Standard deviations (n,) of the nearest Gaussians, by quadrature, to 1e-14 for likelihoods without jumps."""
     mean, sd = tilted.m + tilted.v * alpha, np.sqrt(np.maximum(tilted.v * (1.0 - tilted.v * beta), 1e-300))
     result = np.empty_like(mean)
     for first in range(0, len(mean), CHUNK):
@@ -237,10 +234,7 @@ def _probit_table() -> np.ndarray:
 
 
 def deviations_by_table(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """As `standard_deviations`, for the probit: a table of 1344 numbers, within 3e-5 of the ratio to EP's.
-
-    Points outside the table are integrated. The table is made when it is first needed.
-    """
+    """As `standard_deviations` for the probit, within 3e-5: by a table of 1344 numbers, outside of it by quadrature."""
     k, log_s = tilted.y * tilted.m / np.sqrt(1.0 + tilted.v), 0.5 * np.log10(tilted.v)
     inside = (np.abs(k) <= K_RANGE) & (np.abs(log_s) <= LOG_S_RANGE)
     sides = [

@@ -28,12 +28,7 @@ TOL = 1e-5
 class Terms:
     """Likelihood terms of n latent values, whatever these are functions of.
 
-    Parameters
-    ----------
-    power : float
-        The power of a term that is refined at a time.
-    rule : {"quadrature", "table"}, optional
-        Project in the Wasserstein distance (quantile propagation), by this rule; otherwise by moments.
+    A `power` of each is refined at a time; a `rule` ("quadrature", "table") projects in the Wasserstein distance.
     """
 
     def __init__(self, record: Likelihood, y: Any, theta: Any, power: float = 1.0, rule: str | None = None):
@@ -107,10 +102,7 @@ class CompiledTerm(Terms):
         self.work = self.work._replace(h=np.empty(design.rows.shape[1]))
 
     def sites_at_mode(self) -> Sites | None:
-        """Sites of Laplace's approximation, near the mode of the posterior; None for a likelihood without slopes.
-
-        They are Gaussians in f of the log likelihood's slope and curvature there; flat where it is not concave.
-        """
+        """Sites of Laplace's approximation near the mode, flat where it is not concave; None without a `loglik`."""
         record, y, theta, design = self.record, self.term.y, self.term.theta, self._design
         if record.loglik is None:
             return None
@@ -188,10 +180,7 @@ class DesignInRows(NamedTuple):
 
 
 class Term(NamedTuple):
-    """The likelihood terms: observations, parameters (the same number for every entry) and kernels by address.
-
-    `address` is that of `tilted`, or that of `loglik` when the power is not 1.
-    """
+    """Observations, parameters (as many for every entry), and the address of `tilted`, or of `loglik` for a power."""
 
     y: np.ndarray
     theta: np.ndarray
@@ -233,10 +222,7 @@ def block_moments(term, first, last, work):
 
 @kernel
 def cavities(first, last, f, s, term, old, work):
-    """Write the cavities of the sites first..last to work.m, work.v; the variance is -1 where there is none.
-
-    It is 0 where f is known, as for a row of zeros.
-    """
+    """Write the cavities of sites first..last to work.m, work.v: v is -1 where there is none, 0 where f is known."""
     for j in range(last - first):
         m, v = cavity(f[j], s[j], old.tau[first + j], old.nu[first + j], term.power)
         good = 0.0 <= v < np.inf and abs(m) < np.inf

@@ -65,16 +65,6 @@ class RowPrior:
     """What is known of the rows of all modes before their data: one Gaussian each, in natural parameters for methods.
 
     Its methods say here what holds of rows that neither differ by features nor depend on each other.
-
-    Attributes
-    ----------
-    Lam, eta : (n, P), (n, R) float64
-        Natural parameters to begin with: a line for each row, or one for each mode where all its rows share it (see
-        `per_row`).
-    learned : bool
-        Whether it has parameters that are learned.
-    clocks : tuple
-        Of each mode its axis (`series.Clock`) or graph (`graph.Net`), None of others; nothing where none has one.
     """
 
     Lam: np.ndarray
@@ -90,17 +80,11 @@ class RowPrior:
         return self
 
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
-        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R); None: not at all.
-
-        With `natural` the same of natural means, precision times mean.
-        """
+        """How far (natural) means of the rows of mode k are from that of their mode, (n_k, R); None: not at all."""
         return None
 
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
-        """What the prior means of some rows (n_k,) bool of mode k vary by, in units of the rows' own covariance, (n,).
-
-        None where their prior does not depend on features.
-        """
+        """What features leave open of prior means of some rows of mode k, in units of their own covariance, (n,)."""
         return None
 
     def axis(self, k: int) -> Any:
@@ -137,10 +121,7 @@ class LearnedPrior(RowPrior):
     learned: ClassVar[bool] = True
 
     def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> Any:
-        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R).
-
-        `coupled` has an item for each mode whose rows have an axis.
-        """
+        """The posterior given, per mode, means (n, R), the sum of covariances (R, R), and those of neighbours."""
         raise NotImplementedError
 
     def update(
@@ -184,11 +165,10 @@ class ModeParameters(NamedTuple):
 
 
 class ModeLaw(Protocol):
-    """The law of the parameters of one mode's prior; `learned.LearnedPrior` has one for each mode.
+    """The law of the parameters of one mode's prior; `PriorByMode` has one for each mode, its posterior `q` a record.
 
-    Their posterior `q` is a record of its own. A law has the fields free (R,) bool, the columns that are inferred;
-    centre and width (D,), what is expected of a row before any entry and the deviation from it, in these columns; and
-    weight, how many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
+    A law has the fields free (R,) bool, columns that are inferred; centre and width (D,), what is expected of a row
+    before any entry and the deviation from it, in these; and weight, how many times as much as by default that counts.
     """
 
     def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any:
@@ -299,10 +279,7 @@ def damped(old: ModePrior, new: ModePrior, step: float) -> ModePrior:
 
 
 def moments_of(Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means (m, R) and packed covariances (m, P) of rows, and good (m,), 0 where a row is no Gaussian.
-
-    Of a covariance in place of the precision, and a mean, these are natural mean and precision.
-    """
+    """Means (m, R), packed covariances (m, P), and good (m,), 0 where a row is no Gaussian, or with roles exchanged."""
     Lam, eta = np.ascontiguousarray(Lam), np.ascontiguousarray(eta)
     mean, cov, good = np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta))
     row_moments(0, len(eta), Lam, eta, mean, cov, good)

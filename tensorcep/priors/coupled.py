@@ -163,10 +163,7 @@ class Chain(NamedTuple):
         return prior.of.place, prior.marginals(Lam[prior.of.place], eta[prior.of.place])
 
     def after(self, clock: Known, seen: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> Chain:
-        """With the law that the moments of its rows with entries, `seen` (n,) bool, make most probable.
-
-        It is that of a fit by mean field, at the most probable length.
-        """
+        """With the law that moments of the rows `seen` (n,) bool make most probable, as a fit by mean field has it."""
         D, (Lam, eta) = len(self.mean), self.in_free(Lam, eta)
         of: Any = prepared(clock, seen, self.weight)
         if of is None:
@@ -221,9 +218,9 @@ def fill_gaps(
     drifts: tuple[np.ndarray, ...],
     seen: np.ndarray,
 ) -> None:
-    """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R).
+    """Draw the rows of series and graphs that are not `seen` (n_rows,), in place in all draws kept, (C, n_rows, R).
 
-    `drifts` (C, n, R) are their parameters in each, `seen` (n_rows,) tells of the rows with entries.
+    `drifts` (C, n, R) are their parameters in each.
     """
     first, at = offsets(shape), 0
     for k, clock in enumerate(prior.clocks):

@@ -84,15 +84,7 @@ class Design(NamedTuple):
 
 
 def design(matrix: Any, described: np.ndarray, names: tuple[str, ...]) -> Design:
-    """The design of features (n, F) that are zero in rows without them.
-
-    Parameters
-    ----------
-    matrix : ndarray or sparse matrix
-        Features as they are to be used but for their mean.
-    described : (n,) bool
-    names : tuple of str
-    """
+    """The design of features (n, F), as they are to be used but for their mean; zero where not `described` (n,)."""
     n = max(1, int(described.sum()))
     if sparse.issparse(matrix):
         matrix = sparse.csr_array(matrix, dtype=np.float64)

@@ -102,8 +102,7 @@ class Field(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means (u, R) and packed covariances of the rows of mode k that are not in the field, given the others.
 
-        All rows at once at the parameters `modes`, each column at one length; `told` as `Bonds.marginals` was, of the
-        first columns, or None.
+        All rows at once at the parameters `modes`; `told` as `Bonds.marginals` was, of the first columns, or None.
         """
         net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
         out = np.ones(net.n, dtype=bool)
@@ -128,10 +127,7 @@ def check_graph(net: Net, name: Any) -> None:
 
 
 def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
-    """Prepare the rows of a graph, of which those `seen` (n,) have entries; None where these are less than two.
-
-    `strength` is how many times as much as by default the prior of the parameters counts.
-    """
+    """The rows of a graph, of which `seen` (n,) have entries, at least two; `strength` is what the prior counts."""
     if seen.sum() < 2:
         return None
     lengths = lengths_of(net)
@@ -255,10 +251,7 @@ class Bonds(NamedTuple):
 def moments_of_all(
     net: Net, whole: EliminationOrder, law: Any, scale: np.ndarray, Lam: np.ndarray, eta: np.ndarray
 ) -> Marginals:
-    """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
-
-    `law` has the mean, the precision and the length of each column, `scale` is S (N, D).
-    """
+    """The moments of all rows of a graph with what entries say, Lam (N, P), eta (N, D), at a `law` of each column."""
     own = law.precision * scale**2 * (1.0 + law.length**2 * net.matrix.sum(axis=1)[:, None])
     weight, field = law.precision * law.length**2 * net.weight[:, None], law.precision * scale**2
     for one, other in ((net.left, net.right), (net.right, net.left)):
@@ -384,8 +377,7 @@ def _step(row: int, near: list[dict[int, np.ndarray]], rest: np.ndarray, scale: 
 def draw_gaps(gaps: list[Gap], rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
     """Draw the rows that were integrated out, together, in place in `rows` (S, N, R).
 
-    In each of S draws column r has the length number which (S, R), the level (S, R) and noise (S, u, R), which is
-    divided by the root of lam.
+    In each draw a column has the length number `which`, the `level` (S, R) and noise (S, u, R) over the root of lam.
     """
     for i in range(len(gaps) - 1, -1, -1):
         row, others, share, spread = gaps[i]

@@ -22,10 +22,7 @@ CHUNK = 32
 
 
 def sums_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean (D,) of n vectors (n, D), and the sum of the outer products of what they differ from it by.
-
-    The sum is (D, D) of a larger array; without any vector the mean is to be set, and the sum is zeros.
-    """
+    """Mean (D,) of n vectors (n, D), unset if n = 0, and outer products about it summed, (D, D) of a larger array."""
     D = rows.shape[1]
     S = padded(D)
     mean, gram, apart, nothing = np.empty(D), np.zeros((S + 1, S)), np.zeros((CHUNK, S)), np.zeros(CHUNK)
@@ -229,10 +226,7 @@ def divergence_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
 
 
 def _bartlett(df: float, D: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw L with L L' ~ Wishart(df, I); what is above the diagonal has no meaning.
-
-    By Bartlett's decomposition: scipy's Wishart takes several times as long as the rows of Enron.
-    """
+    """Draw L, L L' ~ Wishart(df, I), upper part without meaning, by Bartlett: scipy's takes as long as Enron's rows."""
     lower = rng.standard_normal((D, D))
     # one by one: numpy looks at all of an array of shapes before it draws, for longer than it draws these
     lower.ravel()[:: D + 1] = [math.sqrt(rng.chisquare(df - i)) for i in range(D)]

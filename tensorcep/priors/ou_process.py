@@ -103,10 +103,7 @@ class Axis(NamedTuple):
         return Chained(prior, log_det, mean)
 
     def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Sums over rows (n, D), in order, with variances (n, D) and covariances of neighbours (E, D), at each length.
-
-        x'Kx, (L, D), and K times the rows, summed over each phase, (L, P, D).
-        """
+        """x'Kx, (L, D), and Kx summed over each phase, (L, P, D), expected of rows with these moments."""
         J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
         square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
         linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
@@ -143,10 +140,7 @@ def lengths_of(clock: Clock, times: np.ndarray, steps: np.ndarray) -> np.ndarray
 
 
 def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
-    """Prepare the rows with entries, (n_k,) bool; None where none has a neighbour.
-
-    `strength` is how many times as much as by default the prior of the parameters counts.
-    """
+    """Prepare the rows with entries, (n_k,) bool; None where none has a neighbour; the prior counts `strength`."""
     rows = np.flatnonzero(seen)
     if len(rows) < 2:
         return None
@@ -239,10 +233,7 @@ def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
 
 
 def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The solution (n, D) of each column's system, and the log determinants of their matrices, (D,).
-
-    These have `own` (n, D) on the diagonal, and less `between` (E, D) beside it.
-    """
+    """Solutions (n, D) for each column's `own` on the diagonal, less `between` beside it, and log determinants."""
     (n, D), order = own.shape, np.arange(len(own))
     if closed:  # an order in which neighbours are at most two apart
         order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
@@ -299,10 +290,7 @@ class SeriesTable(NamedTuple):
 
 
 def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> SeriesTable:
-    """The posterior given the sums of `of`, a series or a graph, over rows less the centre of their level.
-
-    `rate` (D,) is that of the Gamma prior of lam.
-    """
+    """The posterior given the sums of a series or graph about the centre of the level; `rate` (D,) is lam's."""
     squares, in_phase = sums
     L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
     whole, level = of.gram.sum(axis=1) + of.mean_rows, in_phase.sum(axis=1)
@@ -389,10 +377,7 @@ def lines_of_modes(modes: ModePrior, clocks: tuple[Clock | Net | None, ...]) -> 
 def in_columns(
     lines: np.ndarray, clocks: tuple[Clock | Net | None, ...], places: Sequence[np.ndarray], free: np.ndarray
 ) -> np.ndarray:
-    """Lines (..., n, Q) of all series as lines of R columns, at these places (Q,) in each mode, -1 for nowhere.
-
-    Other columns are 0 for good, or 1 where they are not free, (K, R) bool.
-    """
+    """Lines (..., n, Q) of all series in R columns, at places (Q,) of each mode or -1; others 0, or 1 if not free."""
     out, at = np.empty((*lines.shape[:-1], free.shape[1])), 0
     for k, clock in enumerate(clocks):
         if clock is not None:
@@ -433,10 +418,7 @@ class Near(NamedTuple):
 
 
 def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray]) -> Near:
-    """The neighbours of new pairs of a row and a time; known ones are in the order of both.
-
-    A time that is nan has none.
-    """
+    """The neighbours of new pairs of a row and a time, if that is not nan; known ones are in the order of both."""
     (known_row, known_time), (row, time) = known, new
     row, distinct = row.astype(np.int64), np.unique(known_time)
     rank = np.searchsorted(distinct, time, side="right")
@@ -490,11 +472,7 @@ def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.nda
 def draw_at(
     clock: Clock, known: np.ndarray, rows: np.ndarray, laws: Laws, times: np.ndarray, noise: np.ndarray, joint: bool
 ) -> np.ndarray:
-    """Rows at new times, (S, q, R), in each draw of the known ones (S, n, R).
-
-    With `joint` they are draws together; otherwise each is one by itself, given the known rows. `noise` is standard
-    normal, (S, q, R).
-    """
+    """Rows at new times, (S, q, R), given known ones (S, n, R), `joint` or each by itself, of standard normal noise."""
     out, phases, before = np.empty_like(noise), clock.phase_of(known), -1
     order, phase, near = places(clock, known, times)
     times = times.reshape(len(times), -1)[:, -1]

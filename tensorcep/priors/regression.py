@@ -210,10 +210,7 @@ class PosteriorOfSlopes(NamedTuple):
 
 
 class FeaturesLaw(NamedTuple):
-    """A mode whose mean, precision and dependence on features are learned (see `base.ModeLaw`).
-
-    `have` is what is made of the features of its rows with entries.
-    """
+    """A mode whose mean, precision and dependence on features are learned (see `base.ModeLaw`)."""
 
     free: np.ndarray
     centre: np.ndarray
@@ -306,8 +303,7 @@ NaturalRows = tuple[np.ndarray, np.ndarray]  # packed precisions (m, P) and natu
 class MapOfFeatures(NamedTuple):
     """What is known of the map from the F features of a mode to the prior means of its rows, in D free columns.
 
-    Its law needs sums over the rows with entries alone: a stream takes what some rows said before out of them, and puts
-    what they say now in.
+    Its law needs sums over rows alone: a stream takes what some said before out of them, and puts what they say now in.
     """
 
     free: Annotated[np.ndarray, Sized("R", "b")]
@@ -336,10 +332,7 @@ class MapOfFeatures(NamedTuple):
         return self.rows + self.weight * MEAN_ROWS
 
     def with_rows(self, some: Design, new: NaturalRows, old: NaturalRows | None) -> MapOfFeatures:
-        """The map with sums that hold rows with features `some`, `new` in place of `old`; None: of nothing.
-
-        Its law stays.
-        """
+        """The map, its law as before, with sums that hold rows of features `some`, `new` for `old` (None: nothing)."""
         known = self._summed(some, new, 1.0)
         if old is not None:
             return known._summed(some, old, -1.0)
@@ -375,10 +368,7 @@ class MapOfFeatures(NamedTuple):
         return self._replace(root=vectors / np.sqrt(values + self.strength))
 
     def prior_of(self, some: Design, seen: np.ndarray) -> NaturalRows:
-        """The prior, in the free columns, of rows with features `some`, of which those `seen` (m,) bool have entries.
-
-        The others are as unsure as the map, too.
-        """
+        """The prior in the free columns of rows of features `some`; those not `seen` (m,) are as unsure as the map."""
         mean = self.mean + some.times(self.coef)
         apart = some.times(self.root) - (self.total @ self.root) / self.weight_of_mean
         unsure = np.where(seen, 0.0, 1.0 / self.weight_of_mean + (apart**2).sum(axis=1))

@@ -120,10 +120,7 @@ class Clock(NamedTuple):
         return raw / self.step if read == self.reads else np.full(len(labels), np.nan)
 
     def with_times(self, times: np.ndarray, labels: Sequence[Any], what: str) -> Clock:
-        """The axis with the times (q,) of new rows, which errors call by these labels.
-
-        One that has no time, or that of another row, or lies beyond a circle is refused.
-        """
+        """The axis with new rows at times (q,); refused without a time, at that of another row, or beyond a circle."""
         if not np.isfinite(times).all():
             bad = labels[int(np.argmin(np.isfinite(times)))]
             fail_value(f"{what} needs labels that are times as those before them; got {bad!r}.")

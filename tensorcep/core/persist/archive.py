@@ -44,17 +44,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Yield a binary handle whose content appears under `path` only when the block ends without an exception.
 
     The content goes to a temporary name in the same folder, which then replaces `path` in one step; after any
-    exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was.
-    The file that takes the place of an earlier one has its permissions; a new one has those of the user's umask.
-    What a killed process left of an earlier try is removed. A link is followed, and something that is not a plain file
-    (a pipe, a device) is written to directly.
-
-    Raises
-    ------
-    FileNotFoundError, IsADirectoryError
-        If the folder does not exist, or `path` is a folder.
-    OSError
-        If it cannot be written, for instance because the disk is full; the error names the file.
+    exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was. A file
+    has the permissions of the earlier one, or those of the user's umask. What a killed process left of an earlier try
+    is removed. A link is followed, and something that is not a plain file (a pipe, a device) is written to directly.
     """
     target = os.path.realpath(os.fspath(path))
     folder, name = os.path.split(target)
@@ -168,10 +160,7 @@ def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
 def read_archive(
     path: str | os.PathLike[str], kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of a file made by `write_archive`.
-
-    Refused with a sentence if it is truncated or damaged, of another kind, or of a newer version than `version`.
-    """
+    """The header and the arrays of `write_archive`; refused if damaged, of another kind, or of a newer version."""
     text = check_file(path)
     if not os.path.isfile(text):
         fail_value(f"'{text}' is a pipe or a device; give the path of a plain file.")

@@ -129,10 +129,7 @@ def fitted_record(stored: StoredModel, kind: Any) -> Any:
 
 
 def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
-    """Write a fitted estimator that has no record: these attributes and the trace.
-
-    Attributes may be arrays of numbers or text, sparse matrices, numbers, and booleans; other objects are refused.
-    """
+    """Write an estimator without a record: attributes (arrays, sparse matrices, numbers, text), and the trace."""
     values = {name: text_array(getattr(model, name)) for name in names}
     fitted = {**values, "trace_": getattr(model, "trace_", {})}
     write_model(path, model, fitted, read=lambda stored: read_attributes(stored, names))

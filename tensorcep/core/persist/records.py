@@ -35,10 +35,7 @@ class Sized(NamedTuple):
 
 
 def tree_of(value: Any, records: bool = True) -> Any:
-    """A value as a tree; of parameters, which may be dataclasses, without records of arrays (`records` is False).
-
-    A TypeError tells of a type that a tree cannot hold.
-    """
+    """A value as a tree, or a TypeError; of parameters, which may be dataclasses, without `records` of arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {RECORD: type(value).__name__, **{name: tree_of(item, records) for name, item in fields.items()}}
@@ -92,10 +89,7 @@ LARGEST_INTEGER = 1 << 63
 
 
 def read_as(hint: Any, tree: Any, name: str) -> Any:
-    """The value of this type that a tree says, with fields in records' shapes not yet checked.
-
-    A KeyError, TypeError or ValueError says that the tree holds no such value.
-    """
+    """The value of this type in a tree, shapes not checked; KeyError, TypeError or ValueError where there is none."""
     origin, options = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return read_as(options[0], tree, name)

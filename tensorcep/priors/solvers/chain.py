@@ -266,10 +266,9 @@ NO_COUPLING = 1e-50
 
 
 class Marginals(NamedTuple):
-    """Moments of rows in their order: means (n, D), packed covariances (n, P), and those of neighbours, (E, D).
+    """Moments of rows in order: means (n, D), packed covariances (n, P), of neighbours (E, D), and log |precision|.
 
-    `log_det` is that of the joint precision. Rows of a graph hold what their entries said, (n, P) and (n, D); `apart`
-    says that their columns are independent of each other by approximation.
+    Rows of a graph hold what entries `told`, (n, P) and (n, D); `apart`: columns are taken for independent.
     """
 
     mean: np.ndarray
@@ -297,14 +296,9 @@ class Links(NamedTuple):
         precision: float = 1.0,
         overwrite: bool = False,
     ) -> np.ndarray:
-        """A draw (n, D) of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+        """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten.
 
-        The same for the same key. Lam may be overwritten if `overwrite`.
-
-        Raises
-        ------
-        FloatingPointError
-            If the joint precision is not positive definite.
+        A FloatingPointError where the joint precision is not positive definite.
         """
         blocks = _blocks(self, Lam, eta, precision)
         V, y, _ = _eliminate_all(blocks, overwrite)

@@ -65,10 +65,7 @@ def rows_of_factor(indptr, indices, parent, start):
 
 @kernel
 def factorise_blocks(start, rows, diagonal, L):
-    """Factorise in place the precision whose lower blocks are `diagonal` (n, D, D) and L; gives its log determinant.
-
-    NaN if it is not positive definite.
-    """
+    """Factorise the precision of lower blocks `diagonal` (n, D, D) and L in place; gives log det, or NaN."""
     n, D = diagonal.shape[0], diagonal.shape[1]
     log_det = 0.0
     for j in range(n):
