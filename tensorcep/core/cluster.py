@@ -66,12 +66,10 @@ class Watch:
             if not self._idle:  # what the scheduler has done may be on its way to the client: only twice is enough
                 self._idle = True
                 return
-        waiting = "; ".join(
-            f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]
-        )
+        waits = [f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]]
         raise ClusterError(
-            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {waiting}; look at "
-            "them, or give a larger timeout."
+            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {'; '.join(waits)}; "
+            "look at them, or give a larger timeout."
         )
 
 

@@ -163,10 +163,10 @@ class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         return library
 
 
-class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-defined]
+class _EntryCompiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-defined]
     """numba's compilation of one function, into a library of the kind that its use needs."""
 
-    library: type[JITCodeLibrary]
+    library: type[JITCodeLibrary] = EntryLibrary
 
     def _customize_flags(self, flags: Flags) -> Flags:
         flags.no_cfunc_wrapper = True  # what takes a kernel's address calls it by numba's own convention
@@ -175,28 +175,15 @@ class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-define
     def _compile_core(self, args: Any, return_type: Any) -> CompileResult:
         flags = KernelFlags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
-        context = self.targetdescr.target_context
         library = self.library(codegen(), self.py_func.__qualname__)
         library.enable_object_caching()
-        with keep_signatures(self.targetdescr.typing_context):
-            return compiler.compile_extra(
-                self.targetdescr.typing_context,
-                context,
-                self.py_func,
-                args=args,
-                return_type=return_type,
-                flags=self._customize_flags(flags),
-                locals=self.locals,
-                library=library,
-                pipeline_class=self.pipeline_class,
-            )
+        contexts = self.targetdescr.typing_context, self.targetdescr.target_context
+        how = args, return_type, self._customize_flags(flags), self.locals, library, self.pipeline_class
+        with keep_signatures(contexts[0]):
+            return compiler.compile_extra(*contexts, self.py_func, *how)
 
 
-class _EntryCompiler(_Compiler):
-    library = EntryLibrary
-
-
-class _PartCompiler(_Compiler):
+class _PartCompiler(_EntryCompiler):
     library = PartLibrary
 
     def _customize_flags(self, flags: Flags) -> Flags:
@@ -219,19 +206,10 @@ class PartCache(KernelCache):
         (name, _, bitcode), fndesc, environment, signature, *_, reload_init, environments = payload
         for load in reload_init:
             load()
-        return compile_result(
-            typing_context=target_context.typing_context,
-            target_context=target_context,
-            entry_point=object(),
-            signature=signature,
-            objectmode=False,
-            fndesc=fndesc,
-            library=PartLibrary.loaded(codegen(), name, bitcode),
-            environment=environment,
-            reload_init=reload_init,
-            referenced_envs=environments,
-            typing_error=None,
-        )
+        kept = {"fndesc": fndesc, "environment": environment, "signature": signature, "reload_init": reload_init}
+        kept |= {"referenced_envs": environments, "library": PartLibrary.loaded(codegen(), name, bitcode)}
+        contexts = {"typing_context": target_context.typing_context, "target_context": target_context}
+        return compile_result(**contexts, **kept, entry_point=object(), objectmode=False, typing_error=None)
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]

@@ -46,13 +46,17 @@ class Team:
         if not self._end.alive:
             return [function(*own) for own in arguments]
         if not self._threads:
-            self._begin()
+            others = range(self.n - 1)
+            self._threads = [threading.Thread(target=_work, args=(self._calls,), daemon=True) for _ in others]
+            for thread in self._threads:
+                thread.start()
         ended: SimpleQueue[_Call] = SimpleQueue()
         calls = [_Call(function, own, ended) for own in arguments]
         for call in calls:
             self._calls.put(call)
-        while (mine := self._next()) is not None:
-            mine.make()
+        with contextlib.suppress(Empty):
+            while (mine := self._calls.get_nowait()) is not None:
+                mine.make()
         for _ in calls:
             ended.get()
         for call in calls:
@@ -65,18 +69,6 @@ class Team:
         self._end()
         for thread in self._threads:
             thread.join()
-
-    def _begin(self) -> None:
-        self._threads = [threading.Thread(target=_work, args=(self._calls,), daemon=True) for _ in range(self.n - 1)]
-        for thread in self._threads:
-            thread.start()
-
-    def _next(self) -> _Call | None:
-        """A call that nobody has begun; None where there is none."""
-        try:
-            return self._calls.get_nowait()
-        except Empty:
-            return None
 
 
 class _Call:
@@ -113,6 +105,7 @@ def _work(calls: SimpleQueue[_Call | None]) -> None:
 # Who runs kernels over ranges of work: threads of this process now; any other must give the same bits.
 
 Kernel = Callable[..., Any]
+Room = Callable[[], tuple[Any, ...]] | None  # makes work space of a kernel
 # More threads than any machine has use for; the system may refuse to make them in the middle of a fit.
 MOST_THREADS = 4096
 # What `verbose` of a run may be.
@@ -153,23 +146,20 @@ class Pass(NamedTuple):
         return self._replace(modes=(k,), entries=numbers if stay else (), changing=() if stay else numbers)
 
 
+Work = Kernel | Pass
+
+
 class Executor(Protocol):
     """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
 
     A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
     """
 
-    keeps_state: bool
-    updates_rows: bool
+    keeps_state: bool  # whether it keeps what passes keep of every entry; arrays of that have no blocks then
+    updates_rows: bool  # whether it best takes the sums of rows and what is made of them at once
 
     def run(
-        self,
-        work: Kernel | Pass,
-        first: int,
-        last: int,
-        *record: Any,
-        align: int = 1,
-        scratch: Callable[[], tuple[Any, ...]] | None = None,
+        self, work: Kernel | Pass, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None
     ) -> None:
         """Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`.
 
@@ -198,18 +188,15 @@ class ThreadExecutor:
         self._team = Team(n) if n > 1 else None
 
     def run(
-        self,
-        work: Kernel | Pass,
-        first: int,
-        last: int,
-        *record: Any,
-        align: int = 1,
-        scratch: Callable[[], tuple[Any, ...]] | None = None,
+        self, work: Kernel | Pass, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None
     ) -> None:
         """As `Executor.run`, on up to n contiguous ranges."""
         kernel: Kernel = work  # type: ignore[assignment]
         if isinstance(work, Pass):
-            kernel, record = work.kernel, _arguments_of(work, record, self)
+            kernel = work.kernel
+            for place in _places_of_rows(kernel, work.reads):
+                if not isinstance(record[place], np.ndarray):
+                    record = (*record[:place], record[place].made(self), *record[place + 1 :])
         size = last - first
         parts = min(self.n, -(-size // align))
         if self._team is None or parts <= 1:
@@ -239,22 +226,13 @@ class ThreadExecutor:
 def parameters_of(kernel: Kernel) -> tuple[str, ...]:
     """The names of the arguments of a kernel, but for the range of its work."""
     code = getattr(kernel, "py_func", kernel).__code__
-    found: tuple[str, ...] = code.co_varnames[2 : code.co_argcount]
-    return found
+    return tuple(code.co_varnames[2 : code.co_argcount])
 
 
 @functools.cache
 def _places_of_rows(kernel: Kernel, reads: tuple[str, ...]) -> tuple[int, ...]:
     """Where rows that a kernel reads, and that may have to be made, are among its arguments."""
     return tuple(parameters_of(kernel).index(name) for name in reads if "." not in name)
-
-
-def _arguments_of(work: Pass, record: tuple[Any, ...], executor: Executor) -> tuple[Any, ...]:
-    """The arguments of a pass, of which rows that it reads may have to be made."""
-    for place in _places_of_rows(work.kernel, work.reads):
-        if not isinstance(record[place], np.ndarray):
-            record = (*record[:place], record[place].made(executor), *record[place + 1 :])
-    return record
 
 
 # For work that nobody gave threads to.
@@ -275,9 +253,7 @@ class Rooms:
     """Work space that one run of a kernel after the other takes; `start` says that none of it is in use."""
 
     def __init__(self, make: Callable[[], tuple[Any, ...]]):
-        self.make = make
-        self._made: list[tuple[Any, ...]] = []
-        self._free: list[tuple[Any, ...]] = []
+        self.make, self._made, self._free = make, list[tuple[Any, ...]](), list[tuple[Any, ...]]()
 
     def start(self) -> None:
         """All room is free again."""
@@ -288,12 +264,11 @@ class Rooms:
         try:
             return self._free.pop()
         except IndexError:
-            made = self.make()
-            self._made.append(made)
-            return made
+            self._made.append(self.make())
+            return self._made[-1]
 
 
-def _call(kernel: Kernel, first: int, last: int, record: tuple[Any, ...], scratch: Kernel | None) -> None:
+def _call(kernel: Kernel, first: int, last: int, record: tuple[Any, ...], scratch: Room) -> None:
     kernel(first, last, *record, *(() if scratch is None else scratch()))
 
 

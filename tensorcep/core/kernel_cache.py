@@ -130,18 +130,8 @@ KEPT = 8  # folders of other versions that stay in the user's cache, so that swi
 SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT", "LLVM_REFPRUNE_PASS")
 
 # What reading a damaged cache can raise: whatever unpickling and linking of arbitrary bytes can.
-DAMAGE = (
-    caching.pickle.UnpicklingError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+DAMAGE: tuple[type[Exception], ...] = (caching.pickle.UnpicklingError, EOFError, ImportError, MemoryError)
+DAMAGE += (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 KERNEL = re.compile(rb"^@(?:kernel|block_kernel|inlined|emitted_by)\b", re.MULTILINE)
 IMPORT = re.compile(r"^from (tensorcep[\w.]*) import (\([^)]*\)|[^\n]*)|^import (tensorcep[\w.]*)", re.MULTILINE)
@@ -213,13 +203,9 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         return str(user_folder())
 
     def enable(self) -> None:
-        """Always enabled; numba asks for the method."""
+        """Nothing, as `disable` and `flush`, which numba asks for: folders are never stale."""
 
-    def disable(self) -> None:
-        """Never disabled; numba asks for the method."""
-
-    def flush(self) -> None:
-        """Forget nothing: folders are never stale."""
+    disable = flush = enable
 
     def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
         """The code for a signature, linked into this process; None where there is none."""

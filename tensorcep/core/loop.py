@@ -82,30 +82,6 @@ Likelihood = Any
 Prob = TypeVar("Prob")
 Opts = TypeVar("Opts")
 State = TypeVar("State")
-ProbIn = TypeVar("ProbIn", contravariant=True)
-OptsIn = TypeVar("OptsIn", contravariant=True)
-StateIn = TypeVar("StateIn", contravariant=True)
-StateOut = TypeVar("StateOut", covariant=True)
-
-
-class Init(Protocol[ProbIn, OptsIn, StateOut]):
-    """The state before the first sweep."""
-
-    def __call__(self, problem: ProbIn, options: OptsIn, executor: Executor, /) -> StateOut: ...
-
-
-class Step(Protocol[ProbIn, OptsIn, State]):
-    """One sweep: the next state, which may share arrays with the one before, and what the sweep reports."""
-
-    def __call__(
-        self, state: State, problem: ProbIn, options: OptsIn, executor: Executor, /
-    ) -> tuple[State, Sweep]: ...
-
-
-class Finish(Protocol[ProbIn, StateIn]):
-    """What a run leads to, of the last state: a posterior, draws, or a point estimate."""
-
-    def __call__(self, state: StateIn, problem: ProbIn, /) -> Any: ...
 
 
 class Capabilities(NamedTuple):
@@ -176,9 +152,10 @@ class Method(Generic[Prob, Opts, State]):
     name: str
     needs: tuple[str, ...]  # the parts of a Likelihood that the method uses
     options: Callable[..., Opts]  # the record of the method's settings
-    init: Init[Prob, Opts, State]
-    step: Step[Prob, Opts, State]
-    finish: Finish[Prob, State]
+    init: Callable[[Prob, Opts, Executor], State]  # the state before the first sweep
+    # One sweep: the next state, which may share arrays with the one before, and what the sweep reports
+    step: Callable[[State, Prob, Opts, Executor], tuple[State, Sweep]]
+    finish: Callable[[State, Prob], Any]  # of the last state a posterior, draws, or a point estimate
     source: str
     capabilities: Capabilities = NONE
     # ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one

@@ -74,13 +74,8 @@ def arviz_container(groups: Groups, coords: Mapping[str, Any], method: str, appr
     """
     arviz = optional_module("arviz", "to_arviz", "'tensorcep[arviz]'")
     xarray = optional_module("xarray", "to_arviz", "'tensorcep[arviz]'")
-    attributes = {
-        "inference_library": "tensorcep",
-        "inference_library_version": __version__,
-        "method": method,
-        "approximate": int(approximate),
-        "draws": APPROXIMATE if approximate else SAMPLED,
-    }
+    attributes: dict[str, Any] = {"inference_library": "tensorcep", "inference_library_version": __version__}
+    attributes |= {"method": method, "approximate": int(approximate), "draws": APPROXIMATE if approximate else SAMPLED}
     datasets = {}
     for group, variables in groups.items():
         sizes = {name: n for dims, array in variables.values() for name, n in zip(dims, array.shape, strict=True)}
@@ -102,11 +97,7 @@ CONTEXT = "_callback_fit_ctx"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Nothing:
-    """What an earlier scikit-learn supports."""
-
-
-CallbackSupportMixin: Any = _Nothing if _sklearn is None else _sklearn.CallbackSupportMixin
+CallbackSupportMixin: Any = type("Nothing", (), {}) if _sklearn is None else _sklearn.CallbackSupportMixin
 
 
 def with_callbacks(method: F) -> F:

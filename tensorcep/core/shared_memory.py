@@ -81,9 +81,7 @@ class Sheet:
             return list(self._arrays)
         os.close(self._handle)
         self._handle = -1
-        os.replace(
-            self._temporary, str(self._path)
-        )  # nobody sees a part of it, and who writes it again writes the same
+        os.replace(self._temporary, str(self._path))  # nobody sees a part of it; written again it is the same
         places = zip(self._begin, self._shapes, strict=False)
         return [SharedArray(str(self._path), begin, shape, os.getpid()) for begin, shape in places]
 

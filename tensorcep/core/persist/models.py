@@ -23,6 +23,7 @@ VERSION = 2
 # What files of factor models said they were under format version 1, which is not read.
 FACTOR_KIND = "tensorcep.factor_model"
 
+Path = str | os.PathLike[str]
 Arrays = dict[str, np.ndarray]
 # What readers raise where a file makes no sense.
 UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
@@ -38,28 +39,26 @@ class StoredModel(NamedTuple):
     arrays: Arrays
 
 
-def write_model(
-    path: str | os.PathLike[str],
-    model: Any,
-    fitted: Any,
-    extra: Mapping[str, Any] | None = None,
-    *,
-    read: Callable[[StoredModel], Any],
-) -> None:
+Reader = Callable[[StoredModel], Any]
+
+
+def write_model(path: Path, model: Any, fitted: Any, extra: Mapping[str, Any] | None = None, *, read: Reader) -> None:
     """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
 
     `extra` are further fields of the header, `read` what a load reads the file with: it is tried on what is to be
     written, and what it would refuse is refused, so that an earlier file at `path` is as it was.
     """
+    params = {}
+    for name, value in model.get_params(deep=False).items():
+        with contextlib.suppress(TypeError):  # those that are no plain values or dataclasses have done their work
+            params[name] = tree_of(value, records=False)
     tree, arrays = split(tree_of(fitted))
-    header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
+    header = {"class": type(model).__name__, "params": params, "fitted": tree, **(extra or {})}
     _check_readable(path, model, header, arrays, read)
     write_archive(path, KIND, VERSION, header, arrays)
 
 
-def _check_readable(
-    path: str | os.PathLike[str], model: Any, header: Any, arrays: Arrays, read: Callable[[StoredModel], Any]
-) -> None:
+def _check_readable(path: Path, model: Any, header: Any, arrays: Arrays, read: Reader) -> None:
     """Refuse to write what a load would not take: found there, the fit is lost."""
     again = json.loads(json.dumps(header))  # as a file has it: lists for tuples, text for keys
     views = {name: np.asarray(array).view() for name, array in arrays.items()}
@@ -73,15 +72,6 @@ def _check_readable(
             f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
             f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
         ) from None
-
-
-def _stored_params(model: Any) -> dict[str, Any]:
-    """The parameters that are plain values or dataclasses of such; the others have done their work."""
-    kept = {}
-    for name, value in model.get_params(deep=False).items():
-        with contextlib.suppress(TypeError):
-            kept[name] = tree_of(value, records=False)
-    return kept
 
 
 def open_model(path: str | os.PathLike[str]) -> StoredModel:

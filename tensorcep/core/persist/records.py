@@ -93,10 +93,18 @@ def read_as(hint: Any, tree: Any, name: str) -> Any:
     origin, options = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return read_as(options[0], tree, name)
-    if origin in (Union, types.UnionType):
-        return _one_of(options, tree, name)
+    if origin in (Union, types.UnionType):  # of the type that the tree names, or of the only one that is not None
+        if tree is None and types.NoneType in options:
+            return None
+        kinds = [option for option in options if option is not types.NoneType]
+        kinds = kinds if len(kinds) == 1 else [kind for kind in kinds if kind.__name__ == tree[RECORD]]
+        if not kinds:
+            raise ValueError(f"{name} is of an unknown kind {tree[RECORD]!r}; update tensorcep")
+        return read_as(kinds[0], tree, name)
     if hint is Any:
-        return _untyped(tree)
+        if isinstance(tree, dict) and tree.get(RECORD) == "csr_array":
+            return sparse.csr_array((tree["data"], tree["indices"], tree["indptr"]), shape=tuple(tree["shape"]))
+        return tree
     if hasattr(hint, "_fields"):
         return _record(hint, tree, name)
     _check_type({tuple: list, float: (int, float)}.get(origin or hint, origin or hint), tree, hint, name)
@@ -117,19 +125,6 @@ def _check_type(wanted: Any, tree: Any, hint: Any, name: str) -> None:
         raise ValueError(f"{name} is a number of {len(str(tree))} digits")
 
 
-def _one_of(options: tuple[Any, ...], tree: Any, name: str) -> Any:
-    """A value of the type that the tree names, or of the only one that is not None."""
-    if tree is None and types.NoneType in options:
-        return None
-    kinds = [option for option in options if option is not types.NoneType]
-    if len(kinds) == 1:
-        return read_as(kinds[0], tree, name)
-    named = {kind.__name__: kind for kind in kinds}
-    if tree[RECORD] not in named:
-        raise ValueError(f"{name} is of an unknown kind {tree[RECORD]!r}; update tensorcep")
-    return read_as(named[tree[RECORD]], tree, name)
-
-
 def _record(kind: Any, tree: Any, name: str) -> Any:
     _check_type(dict, tree, kind, name)
     hints = _field_types(kind)
@@ -143,12 +138,6 @@ def _record(kind: Any, tree: Any, name: str) -> Any:
 @cache
 def _field_types(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
-
-
-def _untyped(tree: Any) -> Any:
-    if isinstance(tree, dict) and tree.get(RECORD) == "csr_array":
-        return sparse.csr_array((tree["data"], tree["indices"], tree["indptr"]), shape=tuple(tree["shape"]))
-    return tree
 
 
 def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None, sized: Sized | None = None) -> None:
