@@ -192,9 +192,13 @@ class GaussianEP:
         sweeps: list[_Sweep] = []
         while len(sweeps) < max_iter and not (sweeps and sweeps[-1].change < tol and not sweeps[-1].skipped):
             begin = time.perf_counter()
-            step = _sequential if self.schedule == "sequential" else _parallel
-            least = 0.1 * max(tol, SETTLED * sweeps[-1].change if sweeps else SETTLED)
-            sites, state, change, skipped = step(design, term, sites, state, damping, least)
+            if self.schedule == "sequential":  # the posterior is made afresh, so that rounding does not add up
+                sites = Sites(*(part.copy() for part in sites))
+                change, skipped = term.sweep(sites, state.mean.copy(), state.cov.copy(), damping)
+                state = _posterior(design, sites)
+            else:
+                least = 0.1 * max(tol, SETTLED * sweeps[-1].change if sweeps else SETTLED)
+                sites, state, change, skipped = _parallel(design, term, sites, state, damping, least)
             if state.rough and (change < tol or len(sweeps) + 1 == max_iter):
                 state = _posterior(design, sites)
             if self.damping is None and sweeps and change >= sweeps[-1].change:
@@ -230,19 +234,10 @@ def _posterior(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussia
     return state
 
 
-def _sequential(
-    design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
-) -> tuple[Sites, Gaussian, float, int]:
-    """One sequential sweep; the posterior is then made afresh from the sites, so that rounding does not add up."""
-    del least
-    sites = Sites(*(part.copy() for part in sites))
-    change, skipped = term.sweep(sites, state.mean.copy(), state.cov.copy(), damping)
-    return sites, _posterior(design, sites), change, skipped
+Step = tuple[Sites, Gaussian, float, int]  # sites, their posterior, the largest change, and how many were left out
 
 
-def _parallel(
-    design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
-) -> tuple[Sites, Gaussian, float, int]:
+def _parallel(design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float) -> Step:
     """All sites from one posterior; the step is halved until the new posterior is a Gaussian."""
     f, s = design.latent(state)
     if not design.vector:

@@ -36,10 +36,15 @@ class Terms:
         if getattr(record, part) is None:
             fail_value(f"EP with power={power:g} needs {part}, which the likelihood {record.name!r} does not have.")
         y = record.check_y(y)
-        theta = _parameters(record.default_theta if theta is None else theta, len(y))
+        numbers = np.asarray(record.default_theta if theta is None else theta, dtype=np.float64)
+        numbers = np.full(len(y), float(numbers)) if numbers.ndim == 0 else numbers
+        numbers = check_matrix("theta", numbers[:, None] if numbers.ndim == 1 else numbers)
+        if len(numbers) != len(y):
+            must = f"be one number, or hold a row for each of the {len(y)} observations"
+            fail_value(f"theta must {must}; got {len(numbers)}.")
         signature = TILTED_SIGNATURE if power == 1.0 else LOGLIK_SIGNATURE
         self.record, self._rule = record, rule
-        self.term = Term(y, theta, address_of(getattr(record, part), signature), power)
+        self.term = Term(y, numbers.ravel(), address_of(getattr(record, part), signature), power)
         m, v, logz, alpha, beta = (np.empty(len(y)) for _ in range(5))
         self.work = SweepBuffers(m, v, logz, alpha, beta, np.empty(0), np.empty(1), np.empty(1), np.empty((4, 1)))
 
@@ -151,19 +156,6 @@ class CompiledTerm(Terms):
         return worst, left_out
 
 
-def _parameters(theta: Any, n: int) -> np.ndarray:
-    """Parameters as one flat array, those of an entry side by side."""
-    array = np.asarray(theta, dtype=np.float64)
-    if array.ndim == 0:
-        array = np.full(n, float(array))
-    if array.ndim == 1:
-        array = array[:, None]
-    array = check_matrix("theta", array)
-    if array.shape[0] != n:
-        fail_value(f"theta must be one number, or hold a row for each of the {n} observations; got {array.shape[0]}.")
-    return array.ravel()
-
-
 # Compiled sweeps of Gaussian EP over sites on f_i = offset_i + a_i'u, u ~ N(0, I) a priori.
 
 # With a power below 1, the part of a latent value's precision that a whole step must leave.
@@ -210,14 +202,13 @@ def block_moments(term, first, last, work):
     p = term.theta.shape[0] // n
     y, theta = term.y[first:last], term.theta[p * first : p * last]
     if term.power == 1.0:
-        call_tilted(
-            term.address, y, work.m[:size], work.v[:size], theta, work.logz[:size], work.alpha[:size], work.beta[:size]
-        )
+        m, v, logz, alpha, beta = work.m[:size], work.v[:size], work.logz[:size], work.alpha[:size], work.beta[:size]
+        call_tilted(term.address, y, m, v, theta, logz, alpha, beta)
         return
     for j in range(size):
-        work.logz[j], work.alpha[j], work.beta[j] = power_tilted(
-            term.address, y[j : j + 1], work.m[j], work.v[j], theta[p * j : p * (j + 1)], term.power, work.one
-        )
+        y_j, theta_j = y[j : j + 1], theta[p * j : p * (j + 1)]
+        found = power_tilted(term.address, y_j, work.m[j], work.v[j], theta_j, term.power, work.one)
+        work.logz[j], work.alpha[j], work.beta[j] = found
 
 
 @kernel
@@ -400,9 +391,8 @@ class FunctionTerm:
         logz, alpha, beta = self._tilted(self._y[i], m, v)
         alpha, beta = np.asarray(alpha, dtype=np.float64), np.asarray(beta, dtype=np.float64)
         if alpha.shape != m.shape or beta.shape != v.shape:
-            fail_value(
-                f"tilted must return alpha of shape {m.shape} and beta {v.shape}; got {alpha.shape, beta.shape}."
-            )
+            got = alpha.shape, beta.shape
+            fail_value(f"tilted must return alpha of shape {m.shape} and beta {v.shape}; got {got}.")
         return float(logz), alpha, _symmetric(beta)
 
 

@@ -14,22 +14,11 @@ import numpy as np
 from tensorcep.core.packing import diagonal, offsets, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.priors import gmrf
+from tensorcep.priors import gmrf, ou_process
 from tensorcep.priors.base import Coupled, Drift, ModeParameters, RowPrior, moments_of
 from tensorcep.priors.gmrf import Bonds, Field, draw_gaps, field
 from tensorcep.priors.graph import Net
-from tensorcep.priors.ou_process import (
-    Axis,
-    Chained,
-    SeriesTable,
-    axis,
-    draw_at,
-    laws_of,
-    levels,
-    links_at,
-    n_lines,
-    table,
-)
+from tensorcep.priors.ou_process import Axis, Chained, SeriesTable, laws_of, levels, n_lines, table
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Links, Marginals
 
@@ -38,6 +27,7 @@ NUMBERS_AT_A_TIME = 20_000_000
 Known = Clock | Net
 Prepared = Axis | Field
 Joint = Links | Bonds  # the prior of coupled rows together, in their order
+Draws = tuple[np.ndarray, ...]
 
 
 class PosteriorOfDrift(NamedTuple):
@@ -93,18 +83,15 @@ class CoupledLaw(NamedTuple):
     def bound(self, q: PosteriorOfDrift) -> float:
         return q.bound
 
-    def _at(
-        self, best: np.ndarray, scale: np.ndarray, known: SeriesTable, noise: np.ndarray | None = None
-    ) -> ModeParameters:
+    def _at(self, best: np.ndarray, scale: np.ndarray, known: SeriesTable, noise: Any = None) -> ModeParameters:
         """The parameters at these places (D,) of the grid, of these precisions (D,)."""
         L, S, D = known.log_z.shape
         at = np.zeros((L * S, D))
         at[best, np.arange(D)] = 1.0
         one = None if noise is None else (np.repeat(noise[:1], L, axis=0), np.repeat(noise[None, 1:], L, axis=0))
         found = levels(self.of, known, at.reshape(L, S, D), one).sum(axis=0)
-        return ModeParameters(
-            self.centre + found[0], np.diag(scale), None, Drift(self.of.lengths[best // S], found[1:])
-        )
+        drift = Drift(self.of.lengths[best // S], found[1:])
+        return ModeParameters(self.centre + found[0], np.diag(scale), None, drift)
 
     def links(self, found: ModeParameters) -> Joint:
         """The prior of the rows at these parameters."""
@@ -159,7 +146,7 @@ class Chain(NamedTuple):
 
     def _along(self, clock: Clock, rows: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, Marginals]:
         """Some rows (m,) of a series in the order of their times, and their moments; of all entries say this."""
-        prior = links_at(clock, rows, self)
+        prior = ou_process.links_at(clock, rows, self)
         return prior.of.place, prior.marginals(Lam[prior.of.place], eta[prior.of.place])
 
     def after(self, clock: Known, seen: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> Chain:
@@ -186,7 +173,7 @@ class Chain(NamedTuple):
 
 def prepared(known: Known, seen: np.ndarray, strength: float) -> Prepared | None:
     """What is made once of the rows with entries, `seen` (n,); None where there are less than two."""
-    return field(known, seen, strength) if isinstance(known, Net) else axis(known, seen, strength)
+    return field(known, seen, strength) if isinstance(known, Net) else ou_process.axis(known, seen, strength)
 
 
 def in_place(of: Prepared) -> slice | np.ndarray:
@@ -210,14 +197,7 @@ def damped_joint(old: Any, new: Any, step: float) -> Any:
     return new._replace(**parts)
 
 
-def fill_gaps(
-    prior: RowPrior,
-    shape: tuple[int, ...],
-    seed: int,
-    kept: tuple[np.ndarray, ...],
-    drifts: tuple[np.ndarray, ...],
-    seen: np.ndarray,
-) -> None:
+def fill_gaps(prior: RowPrior, shape: tuple[int, ...], seed: int, kept: Draws, drifts: Draws, seen: np.ndarray) -> None:
     """Draw the rows of series and graphs that are not `seen` (n_rows,), in place in all draws kept, (C, n_rows, R).
 
     `drifts` (C, n, R) are their parameters in each.
@@ -239,7 +219,7 @@ def fill_gaps(
         gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
         rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
         noise = generator(seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
-        found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
+        found = ou_process.draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
         for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
             own_rows[:, gaps] = found[a:b]
 

@@ -7,7 +7,7 @@ A pair of a row and a time that has no entries follows from its neighbours in ti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -43,13 +43,9 @@ def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
     if not some:
         return None
     variances = [one.variance for one in some if one.variance is not None]
-    return some[0]._replace(
-        mean=np.concatenate([one.mean for one in some]),
-        variance=np.concatenate(variances) if variances else None,
-        precision=np.concatenate([one.precision for one in some]),
-        length=np.concatenate([one.length for one in some]),
-        told=None,
-    )
+    names = ("mean", "precision", "length")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in some]) for name in names}
+    return some[0]._replace(**joined, variance=np.concatenate(variances) if variances else None, told=None)
 
 
 def shares(of: Deviations, from_left: np.ndarray, to_right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -76,7 +72,20 @@ def moments(of: Deviations, row: np.ndarray, time: np.ndarray) -> tuple[np.ndarr
     mean[:, known] = of.mean[:, at]
     if of.variance is not None:
         variance[:, known] = of.variance[:, at]
-    mean[:, ~known], variance[:, ~known] = _between(of, Near(*(part[~known] for part in near)))
+    # pairs that are not known follow from the moments of those that are
+    near = Near(*(part[~known] for part in near))
+    *counts, between = shares(of, near.from_left, near.to_right)
+    places = [np.maximum(side, 0) for side in (near.left, near.right)]
+    expected = np.zeros_like(between)
+    for side, place, count in zip((near.left, near.right), places, counts, strict=True):
+        count[:, side < 0] = 0.0
+        expected += count * of.mean[:, place]
+    if of.variance is not None:
+        left, right = (of.variance[:, place] for place in places)
+        between = between + counts[0] ** 2 * left + counts[1] ** 2 * right
+        coupling = of.precision[:, None] * weights(of.length, near.from_left + near.to_right, 0.0)[2]
+        between = between + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
+    mean[:, ~known], variance[:, ~known] = expected, between
     return mean[:, back], variance[:, back]
 
 
@@ -85,21 +94,6 @@ def _distinct(row: np.ndarray, time: np.ndarray) -> tuple[np.ndarray, np.ndarray
     times, rank = np.unique(time, return_inverse=True)
     pairs, back = np.unique(row.astype(np.int64) * (len(times) + 1) + rank.ravel(), return_inverse=True)
     return pairs // (len(times) + 1), times[pairs % (len(times) + 1)], back.ravel()
-
-
-def _between(of: Deviations, near: Near) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (C, q) of pairs that are not known, given the moments of those that are."""
-    *counts, variance = shares(of, near.from_left, near.to_right)
-    mean, places = np.zeros_like(variance), [np.maximum(side, 0) for side in (near.left, near.right)]
-    for side, place, count in zip((near.left, near.right), places, counts, strict=True):
-        count[:, side < 0] = 0.0
-        mean += count * of.mean[:, place]
-    if of.variance is None:
-        return mean, variance
-    left, right = (of.variance[:, place] for place in places)
-    variance = variance + counts[0] ** 2 * left + counts[1] ** 2 * right
-    coupling = of.precision[:, None] * weights(of.length, near.from_left + near.to_right, 0.0)[2]
-    return mean, variance + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
 
 
 def drawn(of: Deviations, which: np.ndarray, row: np.ndarray, time: np.ndarray, rng: np.random.Generator) -> np.ndarray:

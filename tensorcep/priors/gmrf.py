@@ -14,7 +14,7 @@ from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.ou_process import SHAPE, Chained, laws_of_mode
-from tensorcep.priors.solvers.chain import Marginals
+from tensorcep.priors.solvers.chain import Key, Marginals
 from tensorcep.priors.solvers.sparse import (
     NOT_POSITIVE,
     EliminationOrder,
@@ -145,29 +145,10 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     pattern: Any = whole if n == net.n else ordered(n, a, b)
     if n < net.n:
         log_det = np.array([factor(pattern, own[i][:, None, None], between[i][:, None]).log_det for i in range(L)])
-    return Field(
-        clock=net,
-        place=place,
-        order=np.arange(n),
-        left=a,
-        right=b,
-        lengths=lengths,
-        own=own,
-        between=between,
-        rest=rest,
-        total=total,
-        scale=scale,
-        log_det=log_det,
-        strengths=np.ones(1),
-        mean_rows=strength * MEAN_ROWS,
-        shape=strength * SHAPE,
-        gram=total.sum(axis=1)[:, None],
-        values=np.zeros((L, 0)),
-        vectors=np.zeros((L, 0, 0)),
-        pattern=pattern,
-        whole=whole,
-        gaps=gaps,
-    )
+    rows, numbers = (net, place, np.arange(n), a, b, lengths), (own, between, rest, total, scale, log_det)
+    law = np.ones(1), strength * MEAN_ROWS, strength * SHAPE, total.sum(axis=1)[:, None]
+    no_season = np.zeros((L, 0)), np.zeros((L, 0, 0))
+    return Field(*rows, *numbers, *law, *no_season, pattern, whole, gaps)
 
 
 def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
@@ -210,6 +191,9 @@ MOST_BOND_WORK, MOST_NUMBERS = 3e8, 1e7
 TOL, MOST_STEPS = 1e-12, 20_000
 
 
+Ends = tuple[np.ndarray, np.ndarray]  # of all edges
+
+
 class Bonds(NamedTuple):
     """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns."""
 
@@ -222,30 +206,26 @@ class Bonds(NamedTuple):
     which: np.ndarray  # (D,) int64: the number of the length that counts most
 
     def draw(
-        self,
-        Lam: np.ndarray,
-        eta: np.ndarray,
-        key: tuple[int, int, int],
-        precision: float = 1.0,
-        overwrite: bool = False,
+        self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
     ) -> np.ndarray:
         """A draw (n, D) of the rows, at one length, given `precision` times what entries say (see `chain.Links`)."""
-        of, D = self.of, self.own.shape[1]
-        Lam, eta = precision * Lam, precision * eta
-        Lam, right = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + self.field
+        of, (Lam, eta) = self.of, self._told(Lam, eta, precision)
+        right = eta + self.field
         scale = np.ascontiguousarray(of.scale[:, of.place][self.which].T)
         if not perturb(Lam, self.rest, of.left, of.right, self.between, scale, key, right):
             raise FloatingPointError(NOT_POSITIVE)
-        return _solution(_with_prior(Lam, self.own), of.left, of.right, self.between, right)
+        return _solution(of.pairs, _with_prior(Lam, self.own), self.between, right)
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
         """The moments of the rows given `precision` times what entries say (see `chain.Links`)."""
-        D = self.own.shape[1]
-        Lam, eta = precision * Lam, precision * eta
-        Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D]
-        of, right = self.of, eta + self.field
-        found = _moments(of.pattern, (of.left, of.right), _with_prior(Lam, self.own), self.between, right)
+        of, (Lam, eta) = self.of, self._told(Lam, eta, precision)
+        found = _moments(of.pattern, of.pairs, _with_prior(Lam, self.own), self.between, eta + self.field)
         return found._replace(told=(Lam, eta))
+
+    def _told(self, Lam: np.ndarray, eta: np.ndarray, precision: float) -> tuple[np.ndarray, np.ndarray]:
+        """What the entries say in the first D columns."""
+        D = self.own.shape[1]
+        return np.ascontiguousarray((precision * Lam)[:, : D * (D + 1) // 2]), (precision * eta)[:, :D]
 
 
 def moments_of_all(
@@ -267,30 +247,22 @@ def _with_prior(Lam: np.ndarray, own: np.ndarray) -> np.ndarray:
     return out
 
 
-def _solution(
-    Lam: np.ndarray, left: np.ndarray, right: np.ndarray, between: np.ndarray, field: np.ndarray
-) -> np.ndarray:
+def _solution(ends: Ends, Lam: np.ndarray, between: np.ndarray, field: np.ndarray) -> np.ndarray:
     """The solution (n, D) by conjugate gradients."""
     out = np.empty_like(field)
-    if solve_by_gradients(Lam, left, right, between, field, TOL, MOST_STEPS, out) < 0:
+    if solve_by_gradients(Lam, *ends, between, field, TOL, MOST_STEPS, out) < 0:
         raise FloatingPointError(NOT_POSITIVE)
     return out
 
 
-def _moments(
-    order: EliminationOrder,
-    ends: tuple[np.ndarray, np.ndarray],
-    Lam: np.ndarray,
-    between: np.ndarray,
-    field: np.ndarray,
-) -> Marginals:
+def _moments(order: EliminationOrder, ends: Ends, Lam: np.ndarray, between: np.ndarray, field: np.ndarray) -> Marginals:
     """The moments of rows of this joint precision and natural mean (n, D)."""
     D, numbers = field.shape[1], len(order.rows) + len(field)
     if D == 1 or (order.work * D**3 <= MOST_BOND_WORK and numbers * D * D <= MOST_NUMBERS):
         found = factor(order, unpack(Lam, D), between)
         mean, (cov, cross) = solved(found, field), inverted(found)
         return Marginals(mean, pack(cov), cross.copy(), found.log_det)
-    mean = _solution(Lam, *ends, between, field)
+    mean = _solution(ends, Lam, between, field)
     cov, cross, log_det = np.zeros_like(Lam), np.empty_like(between), 0.0
     for d in range(D):
         found, at = factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2

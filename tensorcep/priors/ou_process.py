@@ -13,14 +13,8 @@ from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
-from tensorcep.priors.solvers.chain import (
-    Links,
-    expected_parts,
-    kernel_moments,
-    neighbour_lines,
-    neighbour_sums,
-    solve_banded,
-)
+from tensorcep.priors.solvers import chain
+from tensorcep.priors.solvers.chain import Links
 
 # The axis of a mode that is a series: which rows are neighbours, and what they say of each other at every length.
 #
@@ -93,9 +87,9 @@ class Axis(NamedTuple):
         tables = [self.own @ scale, self.near.T @ scale, self.between.T @ scale, np.einsum("l,lpd->pd", self.own, each)]
         tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (self.near, -self.between)]
         n, E = len(self.place), len(self.which)
-        own, field, between = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
-        neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
-        return Links(self, own, field, between)
+        lines = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
+        chain.neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), *lines)
+        return Links(self, *lines)
 
     def chained(self, prior: Links) -> Chained:
         """Such a prior with its means and determinants, column by column."""
@@ -107,8 +101,8 @@ class Axis(NamedTuple):
         J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
         square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
         linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
-        moments = kernel_moments(rows, variance, cross)
-        neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
+        moments = chain.kernel_moments(rows, variance, cross)
+        chain.neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
         squares: np.ndarray = self.own[:, None] * square[0]
         squares = squares + self.near @ near - 2.0 * (self.between @ between)
         return squares, times_k(self, *linear)
@@ -154,8 +148,28 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     phase, which = np.maximum(clock.phase_of(times), 0), which.ravel().astype(np.int64)
     grid = lengths, *weights(lengths, distances, clock.circle if closed else 0.0)
     prior = NO_LEVEL if len(clock.groups) else strength * MEAN_ROWS, strength * SHAPE
-    begun, nothing = (clock, rows[order], order, closed, phase, which, *grid), 3 * (np.empty(0),)
-    return _with_tables(Axis(*begun, nothing[0], np.ones(1), *prior, *nothing))
+    rows_and_grid, nothing = (clock, rows[order], order, closed, phase, which, *grid), 3 * (np.empty(0),)
+    begun = Axis(*rows_and_grid, nothing[0], np.ones(1), *prior, *nothing)
+    L, own = len(lengths), np.empty((len(rows), 1))
+    log_det = np.log1p(begun.near) @ np.bincount(which)  # of a line: det K is the product of 1 / (1 - rho^2)
+    for i in range(L if closed else 0):
+        own[:] = begun.own[i]
+        near, between = (part[i][which][:, None] for part in (begun.near, begun.between))
+        for side in begun.pairs:
+            own[side] += near
+        log_det[i] = solved(own, between, np.zeros_like(own), closed)[1][0]
+    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (phase[end] for end in begun.pairs)
+    counts, (near, between) = np.diag(np.bincount(phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
+    for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
+        np.add.at(near, (which, one, one), 1.0)
+        np.add.at(between, (which, one, other), 1.0)
+    gram = times_k(begun, counts, near, between)  # (L, P, P)
+    totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
+    if not clock.seasonal:
+        return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
+    values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
+    values = np.maximum(values, 0.0)
+    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=totals, values=values, vectors=vectors)
 
 
 def in_time(clock: Clock, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
@@ -174,30 +188,6 @@ def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are neighbours, (E,) and (E,)."""
     left = np.arange(n if closed else n - 1)
     return left, (left + 1) % n
-
-
-def _with_tables(begun: Axis) -> Axis:
-    """The axis with what its lengths need: determinants, and K in the phases."""
-    L, own = len(begun.lengths), np.empty((len(begun.place), 1))
-    log_det = np.log1p(begun.near) @ np.bincount(begun.which)  # of a line: det K is the product of 1 / (1 - rho^2)
-    for i in range(L if begun.closed else 0):
-        own[:] = begun.own[i]
-        near, between = (part[i][begun.which][:, None] for part in (begun.near, begun.between))
-        for side in begun.pairs:
-            own[side] += near
-        log_det[i] = solved(own, between, np.zeros_like(own), begun.closed)[1][0]
-    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (begun.phase[end] for end in begun.pairs)
-    counts, (near, between) = np.diag(np.bincount(begun.phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
-    for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
-        np.add.at(near, (begun.which, one, one), 1.0)
-        np.add.at(between, (begun.which, one, other), 1.0)
-    gram = times_k(begun, counts, near, between)  # (L, P, P)
-    totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
-    if not begun.clock.seasonal:
-        return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
-    values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
-    values = np.maximum(values, 0.0)
-    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=totals, values=values, vectors=vectors)
 
 
 def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
@@ -243,7 +233,7 @@ def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool
     bands[0] = own[order]
     low, high = np.minimum(place[left], place[right]), np.maximum(place[left], place[right])
     bands[high - low, low] = -between
-    solve_banded(bands, found, np.ones(D), log_det)
+    chain.solve_banded(bands, found, np.ones(D), log_det)
     return found[place], log_det
 
 
@@ -256,9 +246,9 @@ class Chained(NamedTuple):
 
     def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
         """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
-        prior, moments = self.links, kernel_moments(rows, variance, cross)
+        prior, moments = self.links, chain.kernel_moments(rows, variance, cross)
         given = (*prior.of.pairs, prior.own, prior.between, prior.field, self.mean)
-        square, linear = expected_parts(*given, *moments)
+        square, linear = chain.expected_parts(*given, *moments)
         return float(linear - 0.5 * (square - self.log_det.sum() + rows.size * LOG_2PI))
 
 
@@ -306,9 +296,7 @@ def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> Ser
     return SeriesTable(0.5 * log_det[:, :, None] - a * np.log(b) + constant, a, b, level, season)
 
 
-def levels(
-    of: Any, known: SeriesTable, shares: np.ndarray, noise: tuple[np.ndarray, np.ndarray] | None = None
-) -> np.ndarray:
+def levels(of: Any, known: SeriesTable, shares: np.ndarray, noise: Any = None) -> np.ndarray:
     """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D).
 
     The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
@@ -513,16 +501,10 @@ def moments_at(
                 spread = spread + share[:, None] * unpack(cov[side], R) * share
         if min(sides) >= 0:
             _, _, between = weights(laws.length[0], np.array([near.from_left[i] + near.to_right[i]]), clock.circle)
-            both = _covariance(unpack(cov[sides[0]], R), unpack(cov[sides[1]], R), laws.precision[0] * between[:, 0])
-            both = counts[0][:, None] * both * counts[1]
+            left, right = (np.linalg.cholesky(unpack(cov[side], R)) for side in sides)
+            U, g, V = np.linalg.svd(left.T @ ((laws.precision[0] * between[:, 0])[:, None] * right))
+            y = 2.0 * g / (1.0 + np.sqrt(1.0 + 4.0 * g * g))
+            both = counts[0][:, None] * (left @ (U * y) @ V @ right.T) * counts[1]
             spread = spread + both + both.T
         means[i], covs[i] = value, spread
     return means, pack(covs)
-
-
-def _covariance(left: np.ndarray, right: np.ndarray, coupling: np.ndarray) -> np.ndarray:
-    """The covariance of two Gaussian rows with these covariances whose joint precision couples them by -coupling."""
-    roots = [np.linalg.cholesky(side) for side in (left, right)]
-    U, g, V = np.linalg.svd(roots[0].T @ (coupling[:, None] * roots[1]))
-    y = 2.0 * g / (1.0 + np.sqrt(1.0 + 4.0 * g * g))
-    return np.asarray(roots[0] @ (U * y) @ V @ roots[1].T)

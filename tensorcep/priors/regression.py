@@ -142,31 +142,6 @@ def _slice(have: PreparedFeatures, known: FeatureSums, at: float, rng: np.random
     return at
 
 
-def _draw_many(
-    have: PreparedFeatures,
-    known: FeatureSums,
-    now: Slopes,
-    precision: np.ndarray,
-    apart: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Draw the strength given B and Lam, Lam given B, and B by injected noise: Lam = root root'."""
-    (a, b), (F, D), n = have.prior, now.coef.shape, len(apart)
-    square = float(np.einsum("fd,de,fe->", now.coef, precision, now.coef))
-    strength = float(rng.gamma(a + 0.5 * F * D) / (b + 0.5 * square))
-    rest = apart - have.design.times(now.coef)
-    total = rest.sum(axis=0)
-    of_rows = apart.T @ apart - np.outer(known.total, known.total) / have.rows
-    scatter = known.square - of_rows + rest.T @ rest - np.outer(total, total) / have.rows
-    root = draw_root(known.df + F, scatter + strength * now.coef.T @ now.coef, rng)
-    noise = rng.standard_normal((n + F, D))
-    # the square root of I - 11' / count takes a share of the mean off
-    share = (1.0 - np.sqrt(1.0 - n / have.rows)) / max(1, n)
-    of_data = have.design.transposed(noise[:n] - share * noise[:n].sum(axis=0))
-    injected = np.linalg.solve(root.T, (of_data + np.sqrt(strength) * noise[n:]).T).T
-    return strength, root, solve(have, known.cross + injected, strength, now.coef)
-
-
 def solve(have: PreparedFeatures, right: np.ndarray, strength: float, start: np.ndarray) -> np.ndarray:
     """(H + strength)^-1 right by conjugate gradients, each of the columns by itself."""
 
@@ -230,8 +205,12 @@ class FeaturesLaw(NamedTuple):
         return self.from_sums(sums(self.have, mean[:, self.free] - self.centre, scatter + own, df))
 
     def from_sums(self, known: FeatureSums) -> PosteriorOfSlopes:
-        """The same given sums over the rows."""
-        have, strength = self.have, best_strength(self.have, known)
+        """The same given sums over the rows, at the strength at which the lower bound is highest."""
+        have, grid = self.have, np.log(self.have.design.size) + np.linspace(-RANGE / 2.0, RANGE / 2.0, GRID)
+        best = int(np.argmax([log_density(have, known, at) for at in grid]))
+        around = grid[max(0, best - 1)], grid[min(GRID - 1, best + 1)]
+        found = minimize_scalar(lambda at: -log_density(have, known, at), bounds=around, method="bounded")
+        strength = float(np.exp(found.x))
         coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
         at = self.centre + (known.total - have.total @ coef) / have.rows
         wishart = NormalWishart(at, have.rows, known.df, scatter_at(have, known, strength))
@@ -254,8 +233,21 @@ class FeaturesLaw(NamedTuple):
             weight = (have.values + strength)[:, None]
             noise = np.linalg.solve(root.T, rng.standard_normal(known.cross.shape).T).T
             coef = have.vectors @ (known.cross / weight + noise / np.sqrt(weight))
-        else:
-            strength, root, coef = _draw_many(have, known, old, now.precision, apart, rng)
+        else:  # the strength given B and Lam, Lam given B, and B by injected noise
+            (a, b), (F, D), n = have.prior, old.coef.shape, len(apart)
+            square = float(np.einsum("fd,de,fe->", old.coef, now.precision, old.coef))
+            strength = float(rng.gamma(a + 0.5 * F * D) / (b + 0.5 * square))
+            rest = apart - have.design.times(old.coef)
+            total = rest.sum(axis=0)
+            of_rows = apart.T @ apart - np.outer(known.total, known.total) / have.rows
+            scatter = known.square - of_rows + rest.T @ rest - np.outer(total, total) / have.rows
+            root = draw_root(known.df + F, scatter + strength * old.coef.T @ old.coef, rng)
+            noise = rng.standard_normal((n + F, D))
+            # the square root of I - 11' / count takes a share of the mean off
+            share = (1.0 - np.sqrt(1.0 - n / have.rows)) / max(1, n)
+            of_data = have.design.transposed(noise[:n] - share * noise[:n].sum(axis=0))
+            injected = np.linalg.solve(root.T, (of_data + np.sqrt(strength) * noise[n:]).T).T
+            coef = solve(have, known.cross + injected, strength, old.coef)
         mean = (known.total - have.total @ coef) / have.rows
         mean = mean + np.linalg.solve(root.T, rng.standard_normal(len(mean))) / np.sqrt(have.rows)
         return ModeParameters(self.centre + mean, root @ root.T, Slopes(coef, strength))
@@ -283,16 +275,6 @@ class FeaturesLaw(NamedTuple):
         dispersed = expected_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
         rows = 0.5 * (n * dispersed - D * (F + 1 - inside))
         return float(rows - gaussians - divergence_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
-
-
-def best_strength(have: PreparedFeatures, known: FeatureSums) -> float:
-    """The strength at which the lower bound is highest."""
-    unit = np.log(have.design.size)
-    grid = unit + np.linspace(-RANGE / 2.0, RANGE / 2.0, GRID)
-    best = int(np.argmax([log_density(have, known, at) for at in grid]))
-    around = grid[max(0, best - 1)], grid[min(GRID - 1, best + 1)]
-    found = minimize_scalar(lambda at: -log_density(have, known, at), bounds=around, method="bounded")
-    return float(np.exp(found.x))
 
 
 # The same in a stream, from sums.
@@ -345,11 +327,8 @@ class MapOfFeatures(NamedTuple):
         mean, cov, _ = moments_of(*rows)
         apart, own = mean[:, self.free] - self.centre, np.ix_(self.free, self.free)
         square = apart.T @ apart + unpack(cov.sum(axis=0), mean.shape[1])[own]
-        return self._replace(
-            apart=self.apart + sign * apart.sum(axis=0),
-            cross=self.cross + sign * some.transposed(apart),
-            square=self.square + sign * square,
-        )
+        moved = {"apart": self.apart + sign * apart.sum(axis=0), "cross": self.cross + sign * some.transposed(apart)}
+        return self._replace(**moved, square=self.square + sign * square)
 
     def learn(self, design: Design) -> MapOfFeatures:
         """The map with its law given the rows that it holds."""
@@ -384,20 +363,7 @@ def map_of_fit(
     if slopes is None:
         raise ValueError("the fit found no map of the features of a mode")
     F, D = n_features, int(free.sum())
-    return MapOfFeatures(
-        free=free,
-        centre=centre[free],
-        width=width[free],
-        weight=weight,
-        rows=0,
-        total=np.zeros(F),
-        gram=np.zeros((F, F)),
-        apart=np.zeros(D),
-        cross=np.zeros((F, D)),
-        square=np.zeros((D, D)),
-        mean=found.mean[free],
-        precision=found.precision[np.ix_(free, free)],
-        coef=slopes.coef[:, free],
-        strength=slopes.strength,
-        root=np.eye(F) / np.sqrt(slopes.strength),
-    )
+    sums_of_none = np.zeros(F), np.zeros((F, F)), np.zeros(D), np.zeros((F, D)), np.zeros((D, D))
+    prior = found.mean[free], found.precision[np.ix_(free, free)]
+    law = *prior, slopes.coef[:, free], slopes.strength, np.eye(F) / np.sqrt(slopes.strength)
+    return MapOfFeatures(free, centre[free], width[free], weight, 0, *sums_of_none, *law)

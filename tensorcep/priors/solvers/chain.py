@@ -263,6 +263,7 @@ def marginals_back(V, y, between, mean, cov, cross):
 
 # Couplings below this are none.
 NO_COUPLING = 1e-50
+Key = tuple[int, int, int]  # of a random stream: seed, sweep, what
 
 
 class Marginals(NamedTuple):
@@ -289,12 +290,7 @@ class Links(NamedTuple):
     between: np.ndarray  # (E, D): less the precision's element of two neighbours
 
     def draw(
-        self,
-        Lam: np.ndarray,
-        eta: np.ndarray,
-        key: tuple[int, int, int],
-        precision: float = 1.0,
-        overwrite: bool = False,
+        self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
     ) -> np.ndarray:
         """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten.
 
@@ -312,8 +308,20 @@ class Links(NamedTuple):
         V, y, log_det = _eliminate_all(blocks)
         mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks[-1])
         marginals_back(V, y, blocks[-1], mean, cov, cross)
-        found = Marginals(mean, cov, cross, log_det)
-        return _of_circle(found, self) if self.of.closed else found
+        return self._unfolded(mean, cov, cross, log_det) if self.of.closed else Marginals(mean, cov, cross, log_det)
+
+    def _unfolded(self, mean: np.ndarray, cov: np.ndarray, cross: np.ndarray, log_det: float) -> Marginals:
+        """The moments of rows on a circle from those of their blocks."""
+        (n, D), m = self.own.shape, len(mean)
+        whole, i = unpack(cov, 2 * D), np.arange(D)
+        first, last = (whole[block, i, D + i][None] for block in (0, m - 1))
+        cov = np.concatenate([whole[:, :D, :D], whole[::-1, D:, D:]])[:n]
+        cross = np.concatenate([cross[:, :D], last, cross[::-1, D:], first])
+        if n % 2:  # the mean of the extra row given others is the sum of its neighbours
+            used, d = _extra(self)
+            cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
+            log_det -= float(np.log(np.where(used, d, 1.0)).sum())
+        return Marginals(_unfold(mean, n), pack(cov), cross, log_det)
 
 
 class PiecewiseDraw:
@@ -331,7 +339,7 @@ class PiecewiseDraw:
         self.log_det = _check_log_det(eliminate(self.told, *parts, V, y, self.carry))
         self.told += len(Lam)
 
-    def rows(self, key: tuple[int, int, int]) -> np.ndarray:
+    def rows(self, key: Key) -> np.ndarray:
         """The draw (n, D) once all is told."""
         out = np.empty_like(self.y)
         draw_back(self.V, self.y, self.prior.between, key, out)
@@ -368,7 +376,15 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) ->
             Lam[end, at] += extra
         Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
         between = np.concatenate([between[:-1], extra[None], extra[None]])
-    return _fold(Lam, eta, between)
+    n, m, i = len(eta), len(eta) // 2, np.arange(D)  # blocks of two rows each
+    whole, nothing = np.zeros((m, 2 * D, 2 * D)), np.zeros((m, 2 * D))
+    whole[:, :D, :D], whole[:, D:, D:] = unpack(Lam[:m], D), unpack(Lam[: m - 1 : -1], D)
+    for block, edge in ((0, n - 1), (m - 1, m - 1)):
+        whole[block, i, D + i] -= between[edge]
+        whole[block, D + i, i] -= between[edge]
+    coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
+    natural = np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1)
+    return pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled)
 
 
 def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
@@ -378,40 +394,10 @@ def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
     return used, np.where(used, closing, 0.0)
 
 
-def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> tuple[Any, ...]:
-    """Blocks of two rows each of an even number of rows on a circle."""
-    (n, D), m = eta.shape, len(eta) // 2
-    whole, i = np.zeros((m, 2 * D, 2 * D)), np.arange(D)
-    whole[:, :D, :D], whole[:, D:, D:] = unpack(Lam[:m], D), unpack(Lam[: m - 1 : -1], D)
-    for block, edge in ((0, n - 1), (m - 1, m - 1)):
-        whole[block, i, D + i] -= between[edge]
-        whole[block, D + i, i] -= between[edge]
-    coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
-    nothing = np.zeros((m, 2 * D))
-    natural = np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1)
-    return pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled)
-
-
 def _unfold(blocks: np.ndarray, n: int) -> np.ndarray:
     """Rows (n, D) of blocks of two."""
     D = blocks.shape[1] // 2
     return np.concatenate([blocks[:, :D], blocks[::-1, D:]])[:n]
-
-
-def _of_circle(found: Marginals, prior: Links) -> Marginals:
-    """The moments of rows on a circle from those of their blocks."""
-    n, D = prior.own.shape
-    m, i = len(found.mean), np.arange(D)
-    whole = unpack(found.cov, 2 * D)
-    cov = np.concatenate([whole[:, :D, :D], whole[::-1, D:, D:]])[:n]
-    ends = [whole[block, i, D + i][None] for block in (0, m - 1)]
-    cross = np.concatenate([found.cross[:, :D], ends[1], found.cross[::-1, D:], ends[0]])
-    log_det = found.log_det
-    if n % 2:  # the mean of the extra row given others is the sum of its neighbours
-        used, d = _extra(prior)
-        cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
-        log_det -= float(np.log(np.where(used, d, 1.0)).sum())
-    return Marginals(_unfold(found.mean, n), pack(cov), cross, log_det)
 
 
 # Rows of a series and their neighbours: sums over them, and their prior from tables of phases and distances.

@@ -373,7 +373,15 @@ class SparseFactor(NamedTuple):
 
 def ordered(n: int, left: np.ndarray, right: np.ndarray, most: float = np.inf) -> EliminationOrder | None:
     """The order for the graph with these edges; None where a factor takes more than `most` products."""
-    place = _minimum_degree(n, left, right)
+    place = np.arange(n)
+    if len(left):  # of a matrix so near the identity that SuperLU's factor, which is not used, is empty
+        off = np.full(2 * len(left), -1e-3 / n)
+        matrix = sparse.coo_array((off, (np.append(left, right), np.append(right, left))), shape=(n, n))
+        near = (matrix + sparse.dia_array((np.ones((1, n)), [0]), shape=(n, n))).tocsc()
+        # SuperLU takes indices of 32 bits; scipy before 1.12 does not make them so
+        near.indices, near.indptr = near.indices.astype(np.int32), near.indptr.astype(np.int32)
+        how = {"drop_tol": 0.9, "fill_factor": 1, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+        place = spilu(near, **how).perm_c.astype(np.int64)
     a, b = place[left], place[right]
     both = sparse.csr_array((np.ones(2 * len(a)), (np.append(a, b), np.append(b, a))), shape=(n, n))
     both.sort_indices()
@@ -386,21 +394,6 @@ def ordered(n: int, left: np.ndarray, right: np.ndarray, most: float = np.inf) -
     low, high = np.minimum(a, b), np.maximum(a, b)
     where = np.repeat(np.arange(n), count) * n + rows  # ascending, as rows are within each column
     return EliminationOrder(place, start, rows, np.searchsorted(where, low * n + high), work)
-
-
-def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The place of each row; of a matrix so near the identity that SuperLU's factor, which is not used, is empty."""
-    if not len(left):
-        return np.arange(n)
-    off = np.full(2 * len(left), -1e-3 / n)
-    matrix = sparse.coo_array((off, (np.append(left, right), np.append(right, left))), shape=(n, n))
-    how = {"drop_tol": 0.9, "fill_factor": 1, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
-    diagonal = sparse.dia_array((np.ones((1, n)), [0]), shape=(n, n))
-    whole = (matrix + diagonal).tocsc()
-    # SuperLU takes indices of 32 bits; scipy before 1.12 does not make them so
-    whole.indices, whole.indptr = whole.indices.astype(np.int32), whole.indptr.astype(np.int32)
-    found = spilu(whole, **how)
-    return np.asarray(found.perm_c, dtype=np.int64)
 
 
 def factor(order: EliminationOrder, diagonal: np.ndarray, between: np.ndarray) -> SparseFactor:
