@@ -330,20 +330,18 @@ class Cluster:
             if broadcast.make is not None:
                 broadcast.future = broadcast.make()
         sent = [broadcast for broadcast in missing.values() if broadcast.make is None]
-        if sent:
-            for broadcast, future in zip(sent, self._scattered([broadcast.value for broadcast in sent]), strict=True):
-                broadcast.future = future
-
-    def _scattered(self, values: list[Any]) -> Any:
-        """These values on workers, straight from here; by the scheduler, which is another way to go, if need be."""
-        if self._direct:
+        values, futures = [broadcast.value for broadcast in sent], None
+        if sent and self._direct:  # straight from here; by the scheduler, which is another way to go, if need be
             try:
-                return self.client.scatter(values, hash=False, direct=True)
+                futures = self.client.scatter(values, hash=False, direct=True)
             except self.lost():
                 self._direct = False
-        if self.client.scheduler is None:  # Dask says nothing better of a scheduler that is gone
-            raise OSError(f"there is no connection to {self.address}")
-        return self.client.scatter(values, hash=False)
+        if sent and futures is None:
+            if self.client.scheduler is None:  # Dask says nothing better of a scheduler that is gone
+                raise OSError(f"there is no connection to {self.address}")
+            futures = self.client.scatter(values, hash=False)
+        for broadcast, future in zip(sent, futures or (), strict=True):
+            broadcast.future = future
 
     def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
         """What a function makes of each of these results, where they are; None if that cannot be asked for."""

@@ -154,14 +154,6 @@ class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         self._ensure_finalized()
         return self.name, "part", self._get_module_for_linking().as_bitcode()
 
-    @classmethod
-    def loaded(cls, generator: Any, name: str, bitcode: bytes) -> PartLibrary:
-        """The library that was saved."""
-        library = cls(generator, name)
-        library._final_module = library._shared_module = llvm.parse_bitcode(bitcode)
-        library._finalized = True
-        return library
-
 
 class _EntryCompiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-defined]
     """numba's compilation of one function, into a library of the kind that its use needs."""
@@ -206,8 +198,11 @@ class PartCache(KernelCache):
         (name, _, bitcode), fndesc, environment, signature, *_, reload_init, environments = payload
         for load in reload_init:
             load()
+        library = PartLibrary(codegen(), name)
+        library._final_module = library._shared_module = llvm.parse_bitcode(bitcode)
+        library._finalized = True
         kept = {"fndesc": fndesc, "environment": environment, "signature": signature, "reload_init": reload_init}
-        kept |= {"referenced_envs": environments, "library": PartLibrary.loaded(codegen(), name, bitcode)}
+        kept |= {"referenced_envs": environments, "library": library}
         contexts = {"typing_context": target_context.typing_context, "target_context": target_context}
         return compile_result(**contexts, **kept, entry_point=object(), objectmode=False, typing_error=None)
 

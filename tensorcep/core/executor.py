@@ -158,23 +158,15 @@ class Executor(Protocol):
     keeps_state: bool  # whether it keeps what passes keep of every entry; arrays of that have no blocks then
     updates_rows: bool  # whether it best takes the sums of rows and what is made of them at once
 
-    def run(
-        self, work: Kernel | Pass, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None
-    ) -> None:
-        """Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`.
-
-        Rows that a pass reads and that have a ``made(executor)`` are what that gives. `scratch` makes the last
-        arguments of each call: work space that no two calls may share.
-        """
-
-    def settle(self) -> None:
-        """Wait until all that passes give later is in place; nothing but such passes is run before it is."""
-
-    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
-        """What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own."""
-
-    def close(self) -> None:
-        """End what the executor has begun."""
+    # Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`. Rows that a pass reads
+    # and that have a ``made(executor)`` are what that gives. `scratch` makes the last arguments of each call: work
+    # space that no two calls may share.
+    def run(self, work: Work, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None) -> None: ...
+    # Wait until all that passes give later is in place; nothing but such passes is run before it is
+    def settle(self) -> None: ...
+    # What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own
+    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]: ...
+    def close(self) -> None: ...  # end what the executor has begun
 
 
 class ThreadExecutor:
@@ -187,9 +179,7 @@ class ThreadExecutor:
         self.n = n
         self._team = Team(n) if n > 1 else None
 
-    def run(
-        self, work: Kernel | Pass, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None
-    ) -> None:
+    def run(self, work: Work, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None) -> None:
         """As `Executor.run`, on up to n contiguous ranges."""
         kernel: Kernel = work  # type: ignore[assignment]
         if isinstance(work, Pass):

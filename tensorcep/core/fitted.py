@@ -26,25 +26,14 @@ class Predictive(Protocol):
     """The laws of new observations at n entries."""
 
     @property
-    def mean(self) -> np.ndarray:
-        """Means (n,); of labels 0 and 1 the probability of 1."""
-
+    def mean(self) -> np.ndarray: ...  # (n,); of labels 0 and 1 the probability of 1
     @property
-    def sd(self) -> np.ndarray:
-        """Standard deviations, (n,)."""
-
+    def sd(self) -> np.ndarray: ...  # (n,)
     @property
-    def has_interval(self) -> bool:
-        """Whether there are intervals of observations: not of labels, nor of point estimates."""
-
-    def interval(self, coverage: float) -> np.ndarray:
-        """Central intervals, (n, 2)."""
-
-    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
-        """Whether the central interval holds each observation, (n,) bool."""
-
-    def log_score(self, y: np.ndarray) -> np.ndarray:
-        """Log density or probability of observations, (n,)."""
+    def has_interval(self) -> bool: ...  # of observations: not of labels, nor of point estimates
+    def interval(self, coverage: float) -> np.ndarray: ...  # central intervals, (n, 2)
+    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray: ...  # whether these hold each observation, (n,)
+    def log_score(self, y: np.ndarray) -> np.ndarray: ...  # log density or probability of observations, (n,)
 
 
 class Fitted(Protocol):

@@ -149,16 +149,10 @@ def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
         name = todo.pop()
         if name not in found:
             found[name] = sources[name]
-            todo += [other for other in _imports_of(sources[name]) if other in sources]
+            for base, names, module in IMPORT.findall(sources[name].decode()):  # names may be those of modules, too
+                others = [base or module, *(f"{base}.{other}" for other in re.findall(r"\w+", names))]
+                todo += [other for other in others if other in sources]
     return dict(sorted(found.items()))
-
-
-def _imports_of(source: bytes) -> list[str]:
-    """Modules that a source may import at its top level, and names of things in them, which are no modules."""
-    result = []
-    for base, names, module in IMPORT.findall(source.decode()):
-        result += [base or module, *(f"{base}.{name}" for name in re.findall(r"\w+", names))]
-    return result
 
 
 @functools.cache

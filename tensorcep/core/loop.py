@@ -30,17 +30,11 @@ class StoredRun(NamedTuple):
 class Host(Protocol):
     """Runs on other machines, or that are kept in files."""
 
-    def check_plan(self, plan: Any) -> None:
-        """Refuse a plan that cannot be run there, before any work."""
-
-    def executor(self, n_threads: int) -> Executor:
-        """Who runs the kernels of a run."""
-
-    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> StoredRun:
-        """The next run of the call, from the state that it would begin with, or, if it is kept, from a later one."""
-
-    def keep(self, run: StoredRun) -> None:
-        """What the run has come to, after every sweep and at its end."""
+    def check_plan(self, plan: Any) -> None: ...  # refuse a plan that cannot be run there, before any work
+    def executor(self, n_threads: int) -> Executor: ...  # who runs the kernels of a run
+    # The next run of the call, from the state that it would begin with, or, if it is kept, from a later one
+    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> StoredRun: ...
+    def keep(self, run: StoredRun) -> None: ...  # what the run has come to, after every sweep and at its end
 
 
 _HOST: ContextVar[Host | None] = ContextVar("host", default=None)

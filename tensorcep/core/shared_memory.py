@@ -70,8 +70,11 @@ class Sheet:
                 while len(bits):
                     written = os.pwrite(self._handle, bits, at)
                     bits, at = bits[written:], at + written
-            except OSError:
-                self._take_back()
+            except OSError:  # there is no more room: what was written is kept here
+                self._arrays = [np.zeros(shape) for shape in self._shapes]
+                for array, begin in zip(self._arrays, self._begin, strict=False):
+                    os.preadv(self._handle, [array.reshape(-1).view(np.uint8).data], begin)
+                self.drop()
         if self._arrays is not None:
             self._arrays[n][first : first + len(rows)] = rows
 
@@ -91,13 +94,6 @@ class Sheet:
             os.close(self._handle)
             self._handle = -1
             remove([self._temporary])
-
-    def _take_back(self) -> None:
-        """Keep here what was written: there is no more room."""
-        self._arrays = [np.zeros(shape) for shape in self._shapes]
-        for array, begin in zip(self._arrays, self._begin, strict=False):
-            os.preadv(self._handle, [array.reshape(-1).view(np.uint8).data], begin)
-        self.drop()
 
 
 def share(path: str | None, arrays: Sequence[np.ndarray]) -> list[Payload]:

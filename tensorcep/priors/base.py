@@ -60,6 +60,10 @@ class Coupled(NamedTuple):
     cross: np.ndarray
 
 
+Arrays = list[np.ndarray]  # of each mode
+Neighbours = Sequence[Coupled | None]
+
+
 @dataclass(frozen=True, eq=False)
 class RowPrior:
     """What is known of the rows of all modes before their data: one Gaussian each, in natural parameters for methods.
@@ -67,12 +71,13 @@ class RowPrior:
     Its methods say here what holds of rows that neither differ by features nor depend on each other.
     """
 
-    Lam: np.ndarray
-    eta: np.ndarray
-    learned: ClassVar[bool] = False
+    Lam: np.ndarray  # (n, P): natural parameters to begin with, a line for each row or mode (see `per_row`)
+    eta: np.ndarray  # (n, R)
+    learned: ClassVar[bool] = False  # whether it has parameters that are learned
 
     @property
     def clocks(self) -> tuple[Any, ...]:
+        """Of each mode its axis (`series.Clock`) or graph (`graph.Net`) or None; nothing where none has one."""
         return ()
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> Any:
@@ -120,17 +125,12 @@ class LearnedPrior(RowPrior):
     strength: float = 1.0
     learned: ClassVar[bool] = True
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> Any:
+    def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> Any:
         """The posterior given, per mode, means (n, R), the sum of covariances (R, R), and those of neighbours."""
         raise NotImplementedError
 
     def update(
-        self,
-        now: ModePrior,
-        means: list[np.ndarray],
-        covs: list[np.ndarray],
-        coupled: Sequence[Coupled | None] = (),
-        step: float = 1.0,
+        self, now: ModePrior, means: Arrays, covs: Arrays, coupled: Neighbours = (), step: float = 1.0
     ) -> tuple[ModePrior, Any]:
         """The rows' prior the fraction `step` of the way to its expectation, and the posterior of the parameters."""
         posterior = self.learn(means, covs, coupled)
@@ -171,17 +171,12 @@ class ModeLaw(Protocol):
     before any entry and the deviation from it, in these; and weight, how many times as much as by default that counts.
     """
 
-    def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any:
-        """Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours."""
-
-    def expectation(self, q: Any) -> ModeParameters:
-        """The prior that the rows should have."""
-
-    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
-        """A draw given draws (n, R) of the rows with entries; `now` is the one before, where that matters."""
-
-    def bound(self, q: Any) -> float:
-        """What the parameters add to a lower bound that takes the `expectation`."""
+    # Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours
+    def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any: ...
+    def expectation(self, q: Any) -> ModeParameters: ...  # the prior that the rows should have
+    # Given draws (n, R) of the rows with entries; `now` is the draw before, where that matters
+    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters: ...
+    def bound(self, q: Any) -> float: ...  # what the parameters add to a lower bound that takes the `expectation`
 
 
 class Conditional(NamedTuple):
@@ -193,6 +188,9 @@ class Conditional(NamedTuple):
     modes: ModePrior | None  # the same per mode, where it is learned
     # (n_rows,) bool: rows that it is learned from: those with entries, and those of a graph that are not integrated out
     seen: np.ndarray
+
+
+Shape = Sequence[int]
 
 
 def per_row(lines: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -236,9 +234,7 @@ def in_modes(flags: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
     return [flags[a:b] for a, b in itertools.pairwise(offsets(shape))]
 
 
-def of_rows(
-    lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Sequence[int], natural: bool = False
-) -> np.ndarray:
+def of_rows(lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Shape, natural: bool = False) -> np.ndarray:
     """Prior means, or natural ones, of all rows, (n_rows, R), where those of a mode differ; else the modes' lines."""
     shifts = [prior.shift(k, modes, natural) for k in range(len(shape))]
     if all(shift is None for shift in shifts):
@@ -250,9 +246,7 @@ def of_rows(
     return means
 
 
-def moments_per_mode(
-    mean: np.ndarray, cov: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def moments_per_mode(mean: np.ndarray, cov: np.ndarray, seen: np.ndarray, shape: Shape) -> tuple[Arrays, Arrays]:
     """Means (n, R) of the rows of each mode that have entries, and the sum of their covariances (R, R)."""
     own = [slice(a, b) for a, b in itertools.pairwise(offsets(shape))]
     sums = [unpack(sum_of_lines(cov[k], seen[k]), mean.shape[1]) for k in own]

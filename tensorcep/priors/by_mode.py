@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.priors.base import Coupled, Drift, LearnedPrior, ModeLaw, ModeParameters, ModePrior, Slopes
+from tensorcep.priors.base import Arrays, Drift, LearnedPrior, ModeLaw, ModeParameters, ModePrior, Neighbours, Slopes
 from tensorcep.priors.coupled import CoupledLaw, Joint, Known, Prepared, prepared
 from tensorcep.priors.features import Design
 from tensorcep.priors.normal_wishart import MEAN_ROWS, Expected, NormalWishartLaw
@@ -42,15 +42,11 @@ class PriorByMode(LearnedPrior):
         """The law of each mode; None where no column is free."""
         laws: list[ModeLaw | None] = []
         for k, free in enumerate(self.free):
-            before = free, self.mean[k, free], self.scale[k, free], self.strength
             have = self.have[k] if self.have else None
-            if not free.any():
-                laws.append(None)
-            elif have is None:
-                laws.append(NormalWishartLaw(*before))
-            else:
-                kind: Any = FeaturesLaw if isinstance(have, PreparedFeatures) else CoupledLaw
-                laws.append(kind(*before, have))
+            kind: Any = FeaturesLaw if isinstance(have, PreparedFeatures) else CoupledLaw
+            kind, more = (NormalWishartLaw, ()) if have is None else (kind, (have,))
+            law = kind(free, self.mean[k, free], self.scale[k, free], self.strength, *more) if free.any() else None
+            laws.append(law)
         return tuple(laws)
 
     @cached_property
@@ -60,9 +56,7 @@ class PriorByMode(LearnedPrior):
         some = [k for k, law in enumerate(self.laws) if law is not None]
         return sorted(some, key=lambda k: kinds.index(type(self.laws[k])))
 
-    def learn(
-        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
-    ) -> tuple[Any, ...]:
+    def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> tuple[Any, ...]:
         """The posterior of the parameters of each mode; None where no column is free."""
         parts = zip(self.laws, means, covs, coupled or [None] * len(means), strict=True)
         return tuple(None if law is None else law.posterior(mean, cov, more) for law, mean, cov, more in parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, multigammaln
@@ -165,9 +165,7 @@ class NormalWishartLaw(NamedTuple):
     width: np.ndarray
     weight: float
 
-    def posterior(
-        self, mean: np.ndarray, cov: np.ndarray | None = None, coupled: Coupled | None = None
-    ) -> NormalWishart:
+    def posterior(self, mean: np.ndarray, cov: Any = None, coupled: Coupled | None = None) -> NormalWishart:
         """Posterior of (mu, Lam) from n rows: means (n, R) and the sum of their covariances; draws have none."""
         n, D = len(mean), len(self.centre)
         free = np.flatnonzero(self.free)
