@@ -17,19 +17,11 @@ TAILS = (0.05, 0.95)
 
 
 def r_hat(draws: np.ndarray) -> np.ndarray:
-    """Rank-normalised split R-hat of each quantity: near 1 when the chains, and the halves of each, agree.
+    """Rank-normalised split R-hat (...) of draws (n_chains, n_draws, ...): near 1 when chains, and their halves, agree.
 
     It is the larger one of that of the draws and that of their distances from the median, so chains that differ in
-    location, and chains that differ in scale, are seen; heavy tails do no harm.
-
-    Parameters
-    ----------
-    draws : (n_chains, n_draws, ...) float64
-        At least four draws of each chain.
-
-    Returns
-    -------
-    (...) float64; nan for fewer draws, 1 for a quantity that does not vary.
+    location, and chains that differ in scale, are seen; heavy tails do no harm. nan for less than four draws of each
+    chain, 1 for a quantity that does not vary.
     """
     parts = _halves(draws)
     if parts.shape[1] < 2:

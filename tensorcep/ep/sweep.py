@@ -373,8 +373,11 @@ class FunctionTerm:
         site_tau = _symmetric(np.linalg.solve((eye - v @ beta).T, beta.T).T)
         site_nu = alpha + site_tau @ (m + v @ alpha)
         dtau, dnu = site_tau / power - tau, site_nu / power - nu
-        change, least = _change(f, s, dtau, dnu)
-        if least < LEAST_PRECISION:
+        values, axes = np.linalg.eigh(s)  # `ep.sites.site_change` along the principal axes of s
+        root = axes * np.sqrt(np.maximum(values, 0.0))
+        precision = np.linalg.eigvalsh(root.T @ dtau @ root)
+        change = float(max(np.abs(precision).max(), np.abs(root.T @ (dnu - dtau @ f)).max()))
+        if 1.0 + precision.min() < LEAST_PRECISION:
             dtau, dnu = min(power, 1.0) * dtau, min(power, 1.0) * dnu
         new_tau, new_nu = tau + (1.0 - damping) * dtau, nu + (1.0 - damping) * dnu
         # log of the integral of N(f; m, v) exp(nu'f - f'tau f / 2)
@@ -402,12 +405,3 @@ def _symmetric(a: np.ndarray) -> np.ndarray:
 
 def _is_positive(a: np.ndarray) -> bool:
     return bool(np.isfinite(a).all() and np.linalg.eigvalsh(a)[0] > 0.0)
-
-
-def _change(f: np.ndarray, s: np.ndarray, dtau: np.ndarray, dnu: np.ndarray) -> tuple[float, float]:
-    """As `ep.sites.site_change`, along the principal axes of s; and the least part of a precision left."""
-    values, axes = np.linalg.eigh(s)
-    root = axes * np.sqrt(np.maximum(values, 0.0))
-    precision = np.linalg.eigvalsh(root.T @ dtau @ root)
-    change = max(np.abs(precision).max(), np.abs(root.T @ (dnu - dtau @ f)).max())
-    return float(change), float(1.0 + precision.min())

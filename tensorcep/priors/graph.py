@@ -194,9 +194,8 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
         fail_value(f"{what} must have edges between two rows; got one from {name!r} to itself.")
     if not len(a):
         fail_value(f"{what} must have an edge; got none; leave it out.")
-    pairs, first, which = np.unique(
-        np.sort(np.stack([a, b], axis=1), axis=1), axis=0, return_index=True, return_inverse=True
-    )
+    ends_of_all = np.sort(np.stack([a, b], axis=1), axis=1)
+    pairs, first, which = np.unique(ends_of_all, axis=0, return_index=True, return_inverse=True)
     once = weight[first]
     apart = np.abs(weight - once[which.ravel()]) > 1e-9 * weight.max()
     if apart.any():

@@ -200,25 +200,25 @@ class NormalWishartLaw(NamedTuple):
         for any posterior, whether or not the rows have changed since.
         """
         p, D, expected = self.posterior(np.zeros((0, len(self.free)))), len(q.mean), q.df * inverse(q.scatter)
-        dispersed = expected_log_det(q) - np.linalg.slogdet(expected)[1]
+        dispersed = mean_log_det(q) - np.linalg.slogdet(expected)[1]
         ratio, apart = p.rows / q.rows, q.mean - p.mean  # the divergence of the Wisharts, and that of means given Lam
         gaussians = 0.5 * (D * (ratio - np.log(ratio) - 1.0) + p.rows * apart @ expected @ apart)
-        divergence = divergence_of_wisharts(q, p) + float(gaussians)
+        divergence = kl_of_wisharts(q, p) + float(gaussians)
         return 0.5 * round(q.rows - p.rows) * (dispersed - D / q.rows) - divergence
 
 
-def expected_log_det(q: NormalWishart) -> float:
+def mean_log_det(q: NormalWishart) -> float:
     """E[log |Lam|]."""
     D = len(q.mean)
     half = 0.5 * (q.df - np.arange(D))
     return float(digamma(half).sum() + D * np.log(2.0) - np.linalg.slogdet(q.scatter)[1])
 
 
-def divergence_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
+def kl_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
     """KL of the laws of Lam alone."""
     D, expected = len(q.mean), q.df * inverse(q.scatter)
     log_det_q, log_det_p = (np.linalg.slogdet(x.scatter)[1] for x in (q, p))
-    total = 0.5 * (q.df - p.df) * expected_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
+    total = 0.5 * (q.df - p.df) * mean_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
     total += 0.5 * (q.df * log_det_q - p.df * log_det_p) - 0.5 * D * (q.df + np.log(2.0) * (q.df - p.df))
     return float(total + multigammaln(0.5 * p.df, D) - multigammaln(0.5 * q.df, D))
 

@@ -11,14 +11,7 @@ from tensorcep.core.packing import pack, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.priors.base import Coupled, ModeParameters, Slopes, moments_of
 from tensorcep.priors.features import Design
-from tensorcep.priors.normal_wishart import (
-    MEAN_ROWS,
-    NormalWishart,
-    divergence_of_wisharts,
-    draw_root,
-    expected_log_det,
-    inverse,
-)
+from tensorcep.priors.normal_wishart import MEAN_ROWS, NormalWishart, draw_root, inverse, kl_of_wisharts, mean_log_det
 
 # The linear map from features to prior means: its posterior given rows, and draws of it.
 #
@@ -272,9 +265,9 @@ class FeaturesLaw(NamedTuple):
         square += strength * float(np.einsum("fd,de,fe->", q.slopes.coef, expected, q.slopes.coef))
         log_det = np.log(have.rows / before.rows) - float(np.log(shares).sum())
         gaussians = 0.5 * (D * (inside - (F + 1) + log_det) + square)
-        dispersed = expected_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
+        dispersed = mean_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
         rows = 0.5 * (n * dispersed - D * (F + 1 - inside))
-        return float(rows - gaussians - divergence_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
+        return float(rows - gaussians - kl_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
 
 
 # The same in a stream, from sums.

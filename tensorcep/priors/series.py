@@ -172,7 +172,17 @@ def clock(series: Series, mode: Mode) -> Clock:
             fail_value(f"{what} is cyclic, and its period must be more than {range_of}; got {circle:g}.")
         if circle > MOST_STEPS:
             fail_value(f"{what} is cyclic, and its period must be at most {MOST_STEPS:g} steps; got {circle:g}.")
-    phases = _phases(times, period, what)
+    phases = np.zeros(1)
+    if period > 0.0:
+        phase = np.sort(np.mod(times, period))
+        phases = phase[np.append(True, np.diff(phase) > SAME_PHASE)]
+        if len(phases) > 1 and period - phases[-1] + phases[0] <= SAME_PHASE:
+            phases = phases[:-1]
+        if len(phases) > MOST_PHASES:
+            too_many = f"{len(phases)} phases in its period, at most {MOST_PHASES} can be learned; round labels."
+            fail_value(f"{what} has {too_many}")
+        if len(phases) == len(times):
+            fail_value(f"{what} has no two rows of the same phase; give a shorter period, or none.")
     if len(phases) * len(np.unique(np.diff(np.sort(times)))) > MOST_PAIRS:
         fail_value(f"{what} has a season, but too many steps of different lengths for one; round its labels.")
     return Clock(series.kind, read, step, period, circle, order, times, phases)
@@ -214,20 +224,6 @@ def _checked_period(period: Any, read: str, what: str) -> float:
     return found
 
 
-def _phases(times: np.ndarray, period: float, what: str) -> np.ndarray:
-    if period == 0.0:
-        return np.zeros(1)
-    phase = np.sort(np.mod(times, period))
-    phase = phase[np.append(True, np.diff(phase) > SAME_PHASE)]
-    if len(phase) > 1 and period - phase[-1] + phase[0] <= SAME_PHASE:
-        phase = phase[:-1]
-    if len(phase) > MOST_PHASES:
-        fail_value(f"{what} has {len(phase)} phases in its period, at most {MOST_PHASES} can be learned; round labels.")
-    if len(phase) == len(times):
-        fail_value(f"{what} has no two rows of the same phase; give a shorter period, or none.")
-    return phase
-
-
 def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
     """What labels are, and their numbers, nan of those that have none; of times in seconds."""
     if order:
@@ -242,12 +238,9 @@ def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
         return "delta", pd.TimedeltaIndex(pd.to_timedelta(labels)).total_seconds().to_numpy(dtype=np.float64)
     if pd.api.types.is_numeric_dtype(labels.dtype) and not pd.api.types.is_bool_dtype(labels.dtype):
         return "number", labels.to_numpy(dtype=np.float64)
-    return _read_text(labels) if kind == "string" else ("text", np.full(len(labels), np.nan))
-
-
-def _read_text(labels: pd.Index) -> tuple[str, np.ndarray]:
-    """As `_read`, of text such as csv files hold."""
-    text = pd.Series(labels.to_numpy(dtype=object))
+    if kind != "string":
+        return "text", np.full(len(labels), np.nan)
+    text = pd.Series(labels.to_numpy(dtype=object))  # such as csv files hold
     numbers = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64)
     if np.isfinite(numbers).any():
         return "number", np.where(np.isfinite(numbers), numbers, np.nan)

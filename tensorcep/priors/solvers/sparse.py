@@ -23,13 +23,15 @@ from tensorcep.core.random import normal, start_stream
 
 
 @kernel
-def counts_of_factor(indptr, indices, most):
-    """Blocks below the diagonal in each column of L, (n,), and the elimination tree; counts stop beyond `most`.
+def climb_tree(indptr, indices, most, parent, at, rows):
+    """Climb the elimination tree: `at` (n,) grows by the blocks below the diagonal in each column of L.
 
     `indptr` and `indices` are the graph's, with every edge in both directions, by rows in the order of elimination.
+    `parent` (n,), -1 where it is not known, becomes the tree. `rows`, if there are any, get the rows of the blocks from
+    `at` on. With `at` 0 at first the sum of the squares of the counts is given; it ends beyond `most`.
     """
-    n = len(indptr) - 1
-    parent, mark, count, total = np.full(n, -1), np.full(n, -1), np.zeros(n, dtype=np.int64), 0.0
+    n, total = len(indptr) - 1, 0.0
+    mark = np.full(n, -1)
     for k in range(n):
         mark[k] = k
         for p in range(indptr[k], indptr[k + 1]):
@@ -37,30 +39,15 @@ def counts_of_factor(indptr, indices, most):
             while j < k and mark[j] != k:
                 if parent[j] < 0:
                     parent[j] = k
-                count[j] += 1
-                total += 2.0 * count[j]  # with the ones before the square of the count
+                if len(rows) > 0:
+                    rows[at[j]] = k
+                at[j] += 1
+                total += 2.0 * at[j]  # with the ones before the square of the count
                 mark[j] = k
                 j = parent[j]
         if total > most:
             break
-    return count, parent, total
-
-
-@kernel
-def rows_of_factor(indptr, indices, parent, start):
-    """The rows of the blocks of L."""
-    n = len(indptr) - 1
-    rows, mark, at = np.empty(start[n], dtype=np.int64), np.full(n, -1), start.copy()
-    for k in range(n):
-        mark[k] = k
-        for p in range(indptr[k], indptr[k + 1]):
-            j = indices[p]
-            while j < k and mark[j] != k:
-                rows[at[j]] = k
-                at[j] += 1
-                mark[j] = k
-                j = parent[j]
-    return rows
+    return total
 
 
 @kernel
@@ -386,11 +373,13 @@ def ordered(n: int, left: np.ndarray, right: np.ndarray, most: float = np.inf) -
     both = sparse.csr_array((np.ones(2 * len(a)), (np.append(a, b), np.append(b, a))), shape=(n, n))
     both.sort_indices()
     pattern = both.indptr.astype(np.int64), both.indices.astype(np.int64)
-    count, parent, work = counts_of_factor(*pattern, float(most))
+    count, parent = np.zeros(n, dtype=np.int64), np.full(n, -1)
+    work = climb_tree(*pattern, float(most), parent, count, np.empty(0, dtype=np.int64))
     if work > most:
         return None
     start = np.append(0, np.cumsum(count))
-    rows = rows_of_factor(*pattern, parent, start)
+    rows = np.empty(start[-1], dtype=np.int64)
+    climb_tree(*pattern, np.inf, parent, start[:-1].copy(), rows)
     low, high = np.minimum(a, b), np.maximum(a, b)
     where = np.repeat(np.arange(n), count) * n + rows  # ascending, as rows are within each column
     return EliminationOrder(place, start, rows, np.searchsorted(where, low * n + high), work)
