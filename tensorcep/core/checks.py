@@ -390,10 +390,7 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_int(name: str, value: Any, minimum: int = 1, maximum: int | None = None, *, instead: str = "") -> int:
-    """Return `value` as an int from `minimum` to `maximum`, both allowed; bool and float are refused.
-
-    `instead` names what the caller would take in its place, for the error.
-    """
+    """Return `value` as an int within bounds, not a bool or a float; `instead` is what else it may be, for the error."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
     if not whole or value < minimum or (maximum is not None and value > maximum):
         span = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
@@ -411,10 +408,7 @@ def check_range(
     include_high: bool = True,
     instead: str = "",
 ) -> float:
-    """Return `value` as a finite float inside an interval whose ends may be open or closed.
-
-    `instead` names what the caller would take in its place, for the error.
-    """
+    """Return `value` as a finite float of an interval with open or closed ends; `instead` as in `check_int`."""
     number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) else np.nan
     good = (number >= low if include_low else number > low) and (number <= high if include_high else number < high)
     if not good or not np.isfinite(number):

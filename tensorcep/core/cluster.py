@@ -85,10 +85,7 @@ class UnknownError(KeyError):
 
 
 class Broadcast:
-    """Something that tasks need: here, and, as a future, or a list of those of its pieces, on the workers.
-
-    With a `make`, which gives the future, it is made there.
-    """
+    """What tasks need: here, and as a future, or those of its pieces, on the workers, perhaps made there (`make`)."""
 
     def __init__(self, value: Any, name: str, make: Callable[[], Any] | None = None):
         self._value, self.name, self.make = value, name, make

@@ -297,7 +297,7 @@ LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)
 
 
 def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate the Python form of an operation whose compiled form is LLVM IR, ``rule(*types) -> (signature, code)``.
+    """Decorate the Python form of an operation that compiles to LLVM IR, ``rule(*types) -> (signature, code)``.
 
     Kernels that run as Python use the Python form; those whose bounds are checked compile it, where it is `checkable`.
     """

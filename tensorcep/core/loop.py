@@ -182,9 +182,9 @@ AnyMethod = Method[Any, Any, Any]
 
 
 class LeftOut(NamedTuple):
-    """Entries, by their places (n,), and their log predictive densities (n,) by a fit that was not given them.
+    """Entries that a fit was not given, by place (n,), and their log densities by it and by the quick fit before it.
 
-    `quick` are those (n,) by the quick fit that went before it, `mean` and `variance` are of their latent values.
+    `mean` and `variance` (n,) are of their latent values.
     """
 
     place: np.ndarray

@@ -281,10 +281,7 @@ def _settle(
 
 
 class Functions(NamedTuple):
-    """The posterior of f: mean K a and covariance (prior) - K B K, K the covariances with the training points.
-
-    So no kernel matrix is inverted.
-    """
+    """The posterior of f: mean K a, covariance (prior) - K B K, K that with the training points; no K is inverted."""
 
     dual: np.ndarray  # (n,): a
     cov: np.ndarray  # (n, n): B

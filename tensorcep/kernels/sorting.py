@@ -174,11 +174,7 @@ def _mix_word(state, word):
 
 @kernel
 def digest(words):
-    """64 bits that depend on every one of some words (N,) uint64 and on their places.
-
-    Words are multiplied into eight numbers that are turned, so that every bit has an effect on most others: in a plain
-    sum two changed signs would make up for each other.
-    """
+    """64 bits that depend on every word (N,) uint64 and its place: a plain sum would let two changed signs make up."""
     state = np.arange(1, 9).astype(np.uint64)
     whole = len(words) // 8 * 8
     for n in range(0, whole, 8):

@@ -66,10 +66,7 @@ Neighbours = Sequence[Coupled | None]
 
 @dataclass(frozen=True, eq=False)
 class RowPrior:
-    """What is known of the rows of all modes before their data: one Gaussian each, in natural parameters for methods.
-
-    Its methods say here what holds of rows that neither differ by features nor depend on each other.
-    """
+    """What is known of rows before their data: one Gaussian each. Here rows have no features and are independent."""
 
     Lam: np.ndarray  # (n, P): natural parameters to begin with, a line for each row or mode (see `per_row`)
     eta: np.ndarray  # (n, R)

@@ -198,10 +198,7 @@ def damped_joint(old: Any, new: Any, step: float) -> Any:
 
 
 def fill_gaps(prior: RowPrior, shape: tuple[int, ...], seed: int, kept: Draws, drifts: Draws, seen: np.ndarray) -> None:
-    """Draw the rows of series and graphs that are not `seen` (n_rows,), in place in all draws kept, (C, n_rows, R).
-
-    `drifts` (C, n, R) are their parameters in each.
-    """
+    """Draw the rows of series and graphs not `seen` (n_rows,), in place in draws (C, n_rows, R) and their `drifts`."""
     first, at = offsets(shape), 0
     for k, clock in enumerate(prior.clocks):
         if clock is None:

@@ -100,10 +100,7 @@ class Field(NamedTuple):
     def unseen(
         self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means (u, R) and packed covariances of the rows of mode k that are not in the field, given the others.
-
-        All rows at once at the parameters `modes`; `told` as `Bonds.marginals` was, of the first columns, or None.
-        """
+        """Means (u, R) and packed covariances of the rows of mode k not in the field, given `told` of them, or None."""
         net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
         out = np.ones(net.n, dtype=bool)
         out[self.place] = False

@@ -485,10 +485,7 @@ def draw_at(
 def moments_at(
     clock: Clock, known: np.ndarray, mean: np.ndarray, cov: np.ndarray, laws: Laws, times: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means (q, R) and packed covariances (q, P) of rows at new times, each by itself, given the known rows' moments.
-
-    The covariance of two neighbours follows from those of both, as their joint precision has the prior's coupling.
-    """
+    """Means (q, R), packed covariances (q, P) of rows at new times, each by itself, given the known rows' moments."""
     (_, phase, near), phases, R = places(clock, known, times), clock.phase_of(known), mean.shape[1]
     means, covs = np.empty((len(times), R)), np.empty((len(times), R, R))
     for i in range(len(times)):

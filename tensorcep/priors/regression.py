@@ -276,10 +276,7 @@ NaturalRows = tuple[np.ndarray, np.ndarray]  # packed precisions (m, P) and natu
 
 
 class MapOfFeatures(NamedTuple):
-    """What is known of the map from the F features of a mode to the prior means of its rows, in D free columns.
-
-    Its law needs sums over rows alone: a stream takes what some said before out of them, and puts what they say now in.
-    """
+    """What is known of the map from features to prior means: sums over rows, which a stream adds and takes off."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
     # What was expected of a row before any entry, and the deviation from it

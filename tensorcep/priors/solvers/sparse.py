@@ -296,10 +296,7 @@ def _precondition(roots, r, z, x):
 
 @kernel
 def solve_by_gradients(Lam, left, right, between, b, tol, most, x):
-    """Solve for x (n, D), with the inverses of the diagonal blocks for a preconditioner; gives the number of steps.
-
-    The packed blocks Lam (n, P) are whole; -1 where one is not positive definite or the steps are more than `most`.
-    """
+    """Solve for x (n, D), preconditioned by the blocks Lam (n, P); gives the steps, -1 if not positive or too many."""
     n, D = b.shape
     roots, room = Lam.copy(), np.empty(D)
     for i in range(n):
