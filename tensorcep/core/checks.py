@@ -390,7 +390,7 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_int(name: str, value: Any, minimum: int = 1, maximum: int | None = None, *, instead: str = "") -> int:
-    """Return `value` as an int within bounds, not a bool or a float; `instead` is what else it may be, for the error."""
+    """Return `value` as an int within bounds, not a bool or float; `instead` is what else it may be, for the error."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
     if not whole or value < minimum or (maximum is not None and value > maximum):
         span = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"

@@ -9,7 +9,6 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 # Convergence of chains of draws: R-hat and effective sample sizes, of one quantity or of many at once.
-#
 # Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-normalization, folding, and localization: an
 # improved R-hat for assessing convergence of MCMC, Bayesian Analysis 16, p. 667.
 

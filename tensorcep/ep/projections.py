@@ -94,7 +94,6 @@ def power_tilted(address, y, m, v, theta, power, one):
 #
 # The mean is that of EP; the standard deviation is the integral of phi(Phi^-1(F(f))) over f, with F the distribution
 # function of likelihood times cavity. It is never larger than EP's.
-#
 # Source: Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian
 # processes, eq. 7. Where we differ: F by quadrature for any likelihood, instead of look-up tables of 320 MB.
 

@@ -38,25 +38,16 @@ class Design(NamedTuple):
 
     def times(self, coef: np.ndarray) -> np.ndarray:
         """Centred features times (F, R): (n, R)."""
-        if self._is_tall_beside(coef):
-            return times_narrow(self.matrix, coef)
-        found = np.asarray(self.matrix @ coef)
         if sparse.issparse(self.matrix):
-            found -= self.described[:, None] * (self.centre @ coef)
-        return found
+            return np.asarray(self.matrix @ coef) - self.described[:, None] * (self.centre @ coef)
+        return times_narrow(self.matrix, coef) if coef.shape[1] <= NARROW else np.asarray(self.matrix @ coef)
 
     def transposed(self, values: np.ndarray) -> np.ndarray:
         """The transpose of the centred features times (n, R): (F, R)."""
-        if self._is_tall_beside(values):
-            return transposed_times_narrow(self.matrix, values)
-        found = np.asarray(self.matrix.T @ values)
         if sparse.issparse(self.matrix):
-            found -= np.outer(self.centre, self.described @ values)
-        return found
-
-    def _is_tall_beside(self, values: np.ndarray) -> bool:
-        """Whether a product with as many columns is best made by kernels."""
-        return not sparse.issparse(self.matrix) and values.shape[1] <= NARROW
+            return np.asarray(self.matrix.T @ values) - np.outer(self.centre, self.described @ values)
+        narrow = values.shape[1] <= NARROW
+        return transposed_times_narrow(self.matrix, values) if narrow else np.asarray(self.matrix.T @ values)
 
     def gram(self) -> np.ndarray:
         """Sums of products of centred features over the rows, (F, F)."""
@@ -154,10 +145,8 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
     """The design of a mode's features, and the mode with the rows that they name beside those with entries."""
     X, what = features.X, f"Features of mode {mode.name!r}"
     if isinstance(X, pd.DataFrame):
-        cure = (
-            "; set_index() to them, or name the column of a file that holds them like the mode, or let it be the first"
-        )
-        rows, mode = rows_of_index(X.index, mode, what, cure)
+        cure = "set_index() to them, or name the column of a file that holds them like the mode, or let it be the first"
+        rows, mode = rows_of_index(X.index, mode, what, f"; {cure}")
         return _placed(*_columns_of_frame(X, what), rows, mode.size), mode
     matrix, names = _columns_of_array(X, what)
     n = matrix.shape[0]

@@ -38,7 +38,6 @@ from tensorcep.priors.solvers.sparse import (
 # Rows without entries are integrated out, one after the other, each of which then couples its neighbours; but for those
 # that would couple too many, such as the root of a tree, which are rows like any other. Those of a part of the graph
 # without any entry are left out.
-#
 # Source: Rue and Held (2005), Gaussian Markov Random Fields; Leroux, Lei and Breslow (2000); for a variance that means
 # the same everywhere, Sorbye and Rue (2014).
 

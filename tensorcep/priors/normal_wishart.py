@@ -130,7 +130,6 @@ def draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
 #
 # The prior of the rows of mode k is N(mu_k, Lam_k^-1), and (mu_k, Lam_k) has a Normal-Wishart prior. It is conjugate:
 # what the methods need follows from first and second moments of the rows.
-#
 # Source: Salakhutdinov and Mnih, "Bayesian Probabilistic Matrix Factorization using MCMC", eqs 14-15. Where we differ:
 # expected instead of sampled rows serve the deterministic methods, the prior is in units of the data, and rows without
 # entries are left out (they would only repeat the prior).

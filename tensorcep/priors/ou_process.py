@@ -25,7 +25,6 @@ from tensorcep.priors.solvers.chain import Links
 #     precision of x = lam K,   K = v I + sum over pairs a, b of w1 (e_a e_a' + e_b e_b') - w2 (e_a e_b' + e_b e_a'),
 #
 # w1 = v rho^2 / (1 - rho^2) and w2 = v rho / (1 - rho^2); v = 1 on a line, and coth(circle / (2 length)) on a circle.
-#
 # Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, sec. 4.2.1 and B.2; Rue and Held
 # (2005).
 

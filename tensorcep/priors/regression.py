@@ -23,7 +23,6 @@ from tensorcep.priors.normal_wishart import MEAN_ROWS, NormalWishart, draw_root,
 #     Lam     ~ Wishart(df + n, (square - Y' (H + strength)^-1 Y)^-1).
 #
 # With many features systems are solved by conjugate gradients instead, and draws come from noise that is injected.
-#
 # Source: Simm et al. 2017, "Macau: Scalable Bayesian factorization with high-dimensional side information using MCMC",
 # sec. 3. Where we differ: with few features (mu, Lam, B) are one draw, and the strength one with all three integrated
 # out, by a slice sampler of its log; so draws do not depend on B before, which would move slowly where B is small.

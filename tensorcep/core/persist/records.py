@@ -105,34 +105,27 @@ def read_as(hint: Any, tree: Any, name: str) -> Any:
         if isinstance(tree, dict) and tree.get(RECORD) == "csr_array":
             return sparse.csr_array((tree["data"], tree["indices"], tree["indptr"]), shape=tuple(tree["shape"]))
         return tree
-    if hasattr(hint, "_fields"):
-        return _record(hint, tree, name)
-    _check_type({tuple: list, float: (int, float)}.get(origin or hint, origin or hint), tree, hint, name)
+    is_record, start = hasattr(hint, "_fields"), f"{name}." if name else ""
+    kind: Any = dict if is_record else {tuple: list, float: (int, float)}.get(origin or hint, origin or hint)
+    if not isinstance(tree, kind) or (isinstance(tree, bool) and hint in (int, float)):
+        raise TypeError(f"{name} is of type {type(tree).__name__}")
+    if isinstance(tree, float) and hint is float and not np.isfinite(tree):
+        raise ValueError(f"{name} is {tree}, not a finite number")
+    if isinstance(tree, int) and hint in (int, float) and abs(tree) >= LARGEST_INTEGER:
+        raise ValueError(f"{name} is a number of {len(str(tree))} digits")
+    if is_record:
+        hints = _field_types(hint)
+        missing = [field for field in hint._fields if field not in tree and field not in hint._field_defaults]
+        if missing:
+            raise KeyError(f"{start}{missing[0]}")
+        known = [field for field in hint._fields if field in tree]
+        return hint(**{field: read_as(hints[field], tree[field], f"{start}{field}") for field in known})
     if origin is tuple:
         each = [options[0]] * len(tree) if options[-1] is Ellipsis else options
         return tuple(read_as(*pair, f"{name}.{i}") for i, pair in enumerate(zip(each, tree, strict=True)))
     if origin is dict:
         return {options[0](key): read_as(options[1], item, f"{name}.{key}") for key, item in tree.items()}
     return float(tree) if hint is float else tree
-
-
-def _check_type(wanted: Any, tree: Any, hint: Any, name: str) -> None:
-    if not isinstance(tree, wanted) or (isinstance(tree, bool) and hint in (int, float)):
-        raise TypeError(f"{name} is of type {type(tree).__name__}")
-    if isinstance(tree, float) and hint is float and not np.isfinite(tree):
-        raise ValueError(f"{name} is {tree}, not a finite number")
-    if isinstance(tree, int) and hint in (int, float) and abs(tree) >= LARGEST_INTEGER:
-        raise ValueError(f"{name} is a number of {len(str(tree))} digits")
-
-
-def _record(kind: Any, tree: Any, name: str) -> Any:
-    _check_type(dict, tree, kind, name)
-    hints = _field_types(kind)
-    missing = [field for field in kind._fields if field not in tree and field not in kind._field_defaults]
-    if missing:
-        raise KeyError(f"{name}.{missing[0]}".lstrip("."))
-    known = [field for field in kind._fields if field in tree]
-    return kind(**{field: read_as(hints[field], tree[field], f"{name}.{field}".lstrip(".")) for field in known})
 
 
 @cache
@@ -144,7 +137,16 @@ def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None
     """Refuse a record in which an array has not the shape or the kind of items that its field declares."""
     sizes = {} if sizes is None else sizes
     if isinstance(value, np.ndarray) and sized is not None:
-        _check_array(value, name, sizes, sized)
+        names = sized.names.split()
+        wanted = [sizes.get(key, "any") for key in names]
+        if value.ndim != len(names) or any(n not in ("any", size) for n, size in zip(wanted, value.shape, strict=True)):
+            expected = ", ".join(map(str, wanted))
+            raise ValueError(f"the arrays do not fit its shape: {name} is {value.shape}, not ({expected})")
+        sizes.update((key, size) for key, size in zip(names, value.shape, strict=True) if key != "_")
+        if value.dtype not in [np.dtype(kind) for kind in TYPES[sized.kind].split()]:
+            raise ValueError(f"{name} does not hold {KINDS[sized.kind]}")
+        if sized.kind == "f" and not np.isfinite(value).all():
+            raise ValueError(f"{name} holds numbers that are not finite")
     elif hasattr(value, "_fields"):
         own = dict(sizes)
         for key, size in (value.dims() if hasattr(value, "dims") else {}).items():
@@ -165,16 +167,3 @@ def _sized_in(hint: Any) -> Sized | None:
         return hint
     inner = (*get_args(hint), *getattr(hint, "__metadata__", ()))
     return next((sized for sized in map(_sized_in, inner) if sized is not None), None)
-
-
-def _check_array(array: np.ndarray, name: str, sizes: dict[str, int], sized: Sized) -> None:
-    names = sized.names.split()
-    wanted = [sizes.get(key, "any") for key in names]
-    if array.ndim != len(names) or any(n not in ("any", size) for n, size in zip(wanted, array.shape, strict=True)):
-        expected = ", ".join(map(str, wanted))
-        raise ValueError(f"the arrays do not fit its shape: {name} is {array.shape}, not ({expected})")
-    sizes.update((key, size) for key, size in zip(names, array.shape, strict=True) if key != "_")
-    if array.dtype not in [np.dtype(kind) for kind in TYPES[sized.kind].split()]:
-        raise ValueError(f"{name} does not hold {KINDS[sized.kind]}")
-    if sized.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{name} holds numbers that are not finite")

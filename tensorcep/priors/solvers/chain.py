@@ -24,7 +24,6 @@ from tensorcep.kernels.slots import lane_zeros
 # Draws and marginals follow backwards; all that they need are V_t = L_t^-1 and y_t = V_t h_t.
 #
 # Work arrays have `padded` columns, so that lines are whole vectors: a block's line is worked on at once.
-#
 # Source: Rue and Held (2005), Gaussian Markov Random Fields, sec. 2.4; Takahashi, Fagan and Chin (1973) for marginals.
 
 # Between these the product of pivots stays before its logarithm is taken: that of each takes as long as much else.

@@ -18,7 +18,6 @@ from tensorcep.core.random import normal, start_stream
 # The factor L is stored by columns: blocks (D, D) below the diagonal, column j from start[j] on, at rows in ascending
 # order, and the blocks of the diagonal by themselves. Marginals follow from it without the inverse: those elements of
 # it that lie where L has some need each other alone.
-#
 # Source: Liu (1990), SIAM J. Matrix Anal. Appl. 11, for the elimination tree; Takahashi, Fagan and Chin (1973).
 
 
@@ -195,7 +194,6 @@ def _spread_back(first, last, start, rows, diagonal, Z, G, D):
 #
 # A draw solves the system whose right side is perturbed by noise that has the precision for its covariance: of every
 # block, and of every edge, so many numbers. No factor of the whole precision is made.
-#
 # Source: Papandreou and Yuille (2010), Gaussian sampling by local perturbations.
 
 
