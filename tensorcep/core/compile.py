@@ -84,14 +84,13 @@ def keep_signatures(context: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def hold_cycles() -> Iterator[None]:
     """Let no collection of cycles interrupt what allocates much and frees little."""
-    if not gc.isenabled():
-        yield
-        return
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if enabled:
+            gc.enable()
 
 
 # Kernels as Python calls them and as other kernels do, each compiled as its use needs.

@@ -313,8 +313,19 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
         if degree > MOST_COUPLED:
             break
         is_left[row] = False
-        gaps.append(_step(row, near, rest, scale))
-        for other in gaps[-1].other.tolist():
+        others = sorted(near[row])
+        weights = np.array([near[row][other] for other in others]).reshape(-1, L)
+        pivot = rest[row] + weights.sum(axis=0)
+        share = weights / pivot
+        for i, a in enumerate(others):
+            rest[a] += share[i] * rest[row]
+            del near[a][row]
+            for j, b in enumerate(others[:i]):
+                near[a][b] = near[b][a] = near[a].get(b, 0.0) + weights[i] * share[j]
+        near[row] = {}
+        spread, at = 1.0 / (pivot * scale[:, row] ** 2) if others else np.ones(L), np.array(others, dtype=np.int64)
+        gaps.append(Gap(row, at, share.T * scale[:, at] / scale[:, [row]], spread))
+        for other in others:
             if not seen[other]:
                 heapq.heappush(heap, (len(near[other]), other))
     place, number = np.flatnonzero(is_left), np.cumsum(is_left) - 1
@@ -322,24 +333,6 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
     weight = np.array([near[a][b] for a, b in edges]).reshape(-1, L).T
     left, right = number[np.array(edges, dtype=np.int64).reshape(-1, 2)].T.copy()
     return place, left, right, rest[place].T.copy(), np.ascontiguousarray(weight), gaps
-
-
-def _step(row: int, near: list[dict[int, np.ndarray]], rest: np.ndarray, scale: np.ndarray) -> Gap:
-    """Integrate a row out."""
-    others, L = sorted(near[row]), rest.shape[1]
-    weights = np.array([near[row][other] for other in others]).reshape(-1, L)
-    pivot = rest[row] + weights.sum(axis=0)
-    share = weights / pivot
-    for i, a in enumerate(others):
-        rest[a] += share[i] * rest[row]
-        del near[a][row]
-        for j in range(i):
-            b = others[j]
-            near[a][b] = near[b][a] = near[a].get(b, 0.0) + weights[i] * share[j]
-    near[row] = {}
-    spread = 1.0 / (pivot * scale[:, row] ** 2) if others else np.ones(L)
-    at = np.array(others, dtype=np.int64)
-    return Gap(row, at, share.T * scale[:, at] / scale[:, [row]], spread)
 
 
 def draw_gaps(gaps: list[Gap], rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:

@@ -114,9 +114,10 @@ def _is_free(handle: BinaryIO) -> bool:
     return True
 
 
-def write_archive(
-    path: str | os.PathLike[str], kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> None:
+Path = str | os.PathLike[str]
+
+
+def write_archive(path: Path, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write an .npz of plain arrays and a JSON header that says what the file is; nothing in it is pickled.
 
     `kind` is what the file holds, for instance "tensorcep.tensor", `version` that of the layout; `read_archive` refuses
@@ -131,10 +132,10 @@ def write_archive(
     stored = {HEADER: np.frombuffer(text.encode("ascii"), dtype=np.uint8), **arrays}
     with atomic_write(path) as handle:
         if stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
-            np.savez(handle, **stored)  # type: ignore[arg-type]
+            np.savez(handle, **stored)
             return
         whole = io.BytesIO()  # a device may say that it stands at 0 whatever was written, which zip's directory goes by
-        np.savez(whole, **stored)  # type: ignore[arg-type]
+        np.savez(whole, **stored)
         handle.write(whole.getbuffer())
 
 
@@ -150,9 +151,7 @@ def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     return sha.hexdigest()
 
 
-def read_archive(
-    path: str | os.PathLike[str], kind: str, version: int
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the arrays of `write_archive`; refused if damaged, of another kind, or of a newer version."""
     text = check_file(path)
     if not os.path.isfile(text):

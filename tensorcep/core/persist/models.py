@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import fail_value, reason_of
-from tensorcep.core.persist.archive import archive_kind, read_archive, write_archive
+from tensorcep.core.persist.archive import Path, archive_kind, read_archive, write_archive
 from tensorcep.core.persist.records import RECORD, check_shapes, merge, read_as, split, tree_of
 
 KIND = "tensorcep.model"
@@ -23,7 +23,6 @@ VERSION = 2
 # What files of factor models said they were under format version 1, which is not read.
 FACTOR_KIND = "tensorcep.factor_model"
 
-Path = str | os.PathLike[str]
 Arrays = dict[str, np.ndarray]
 # What readers raise where a file makes no sense.
 UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
