@@ -172,8 +172,7 @@ class Executor(Protocol):
 class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
 
-    keeps_state = False
-    updates_rows = False
+    keeps_state = updates_rows = False
 
     def __init__(self, n: int):
         self.n = n

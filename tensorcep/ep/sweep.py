@@ -324,10 +324,7 @@ class FunctionTerm:
         return Sites(*(np.array(part, dtype=np.float64) for part in sites))
 
     def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
-        """Refine the sites in order, in place; return the largest change and how many were left out.
-
-        Source: Minka (2008), eqs 95-116.
-        """
+        """Refine sites in order, in place; the largest change, and how many were left out (Minka 2008, eqs 95-116)."""
         old = self._as_blocks(sites)
         worst, skipped, eye = 0.0, 0, np.eye(self._k)
         for i, rows in enumerate(self._rows):

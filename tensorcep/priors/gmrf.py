@@ -14,17 +14,9 @@ from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.ou_process import SHAPE, Chained, laws_of_mode
+from tensorcep.priors.solvers import sparse
 from tensorcep.priors.solvers.chain import Key, Marginals
-from tensorcep.priors.solvers.sparse import (
-    NOT_POSITIVE,
-    EliminationOrder,
-    factor,
-    inverted,
-    ordered,
-    perturb,
-    solve_by_gradients,
-    solved,
-)
+from tensorcep.priors.solvers.sparse import NOT_POSITIVE, EliminationOrder, perturb
 
 # The field of a mode that is a graph: which rows are coupled, and what they say of each other at every length.
 #
@@ -115,7 +107,7 @@ class Field(NamedTuple):
 
 def check_graph(net: Net, name: Any) -> None:
     """Refuse a graph whose factors would take too long."""
-    if ordered(net.n, net.left, net.right, MOST_WORK) is None:
+    if sparse.ordered(net.n, net.left, net.right, MOST_WORK) is None:
         fail_value(
             f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned; got "
             f"{len(net.left)} edges; keep those of each row's nearest neighbours."
@@ -127,7 +119,7 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     if seen.sum() < 2:
         return None
     lengths = lengths_of(net)
-    whole: Any = ordered(net.n, net.left, net.right)
+    whole: Any = sparse.ordered(net.n, net.left, net.right)
     (scale, log_det), L = scales_of(net, whole, lengths), len(lengths)
     place, a, b, rest, weight, gaps = integrated_out(net, seen, lengths**2, scale)
     s, n = scale[:, place], len(place)
@@ -138,9 +130,11 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
             own[i] += np.bincount(one, weight[i], n)
             total[i] += np.bincount(one, weight[i] * (s[i, one] - s[i, other]), n)
     own, total = own * s * s, total * s
-    pattern: Any = whole if n == net.n else ordered(n, a, b)
+    pattern: Any = whole if n == net.n else sparse.ordered(n, a, b)
     if n < net.n:
-        log_det = np.array([factor(pattern, own[i][:, None, None], between[i][:, None]).log_det for i in range(L)])
+        log_det = np.array(
+            [sparse.factor(pattern, own[i][:, None, None], between[i][:, None]).log_det for i in range(L)]
+        )
     rows, numbers = (net, place, np.arange(n), a, b, lengths), (own, between, rest, total, scale, log_det)
     law = np.ones(1), strength * MEAN_ROWS, strength * SHAPE, total.sum(axis=1)[:, None]
     no_season = np.zeros((L, 0)), np.zeros((L, 0, 0))
@@ -149,7 +143,7 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
 
 def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
     """The moments of all rows of a graph, in D columns, at the parameters of a `coupled.Chain`."""
-    whole: Any = ordered(clock.n, clock.left, clock.right)
+    whole: Any = sparse.ordered(clock.n, clock.left, clock.right)
     distinct, which = np.unique(law.length, return_inverse=True)
     scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
     return moments_of_all(clock, whole, law, scale, Lam, eta)
@@ -162,8 +156,8 @@ def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[n
         if length == 0.0:
             continue
         own = 1.0 + length**2 * net.matrix.sum(axis=1)
-        found = factor(whole, own[:, None, None], length**2 * net.weight[:, None])
-        variance = inverted(found)[0][:, 0, 0]
+        found = sparse.factor(whole, own[:, None, None], length**2 * net.weight[:, None])
+        variance = sparse.inverted(found)[0][:, 0, 0]
         scale[i], log_det[i] = np.sqrt(variance), found.log_det + float(np.log(variance).sum())
     return scale, log_det
 
@@ -246,7 +240,7 @@ def _with_prior(Lam: np.ndarray, own: np.ndarray) -> np.ndarray:
 def _solution(ends: Ends, Lam: np.ndarray, between: np.ndarray, field: np.ndarray) -> np.ndarray:
     """The solution (n, D) by conjugate gradients."""
     out = np.empty_like(field)
-    if solve_by_gradients(Lam, *ends, between, field, TOL, MOST_STEPS, out) < 0:
+    if sparse.solve_by_gradients(Lam, *ends, between, field, TOL, MOST_STEPS, out) < 0:
         raise FloatingPointError(NOT_POSITIVE)
     return out
 
@@ -255,15 +249,15 @@ def _moments(order: EliminationOrder, ends: Ends, Lam: np.ndarray, between: np.n
     """The moments of rows of this joint precision and natural mean (n, D)."""
     D, numbers = field.shape[1], len(order.rows) + len(field)
     if D == 1 or (order.work * D**3 <= MOST_BOND_WORK and numbers * D * D <= MOST_NUMBERS):
-        found = factor(order, unpack(Lam, D), between)
-        mean, (cov, cross) = solved(found, field), inverted(found)
+        found = sparse.factor(order, unpack(Lam, D), between)
+        mean, (cov, cross) = sparse.solved(found, field), sparse.inverted(found)
         return Marginals(mean, pack(cov), cross.copy(), found.log_det)
     mean = _solution(ends, Lam, between, field)
     cov, cross, log_det = np.zeros_like(Lam), np.empty_like(between), 0.0
     for d in range(D):
-        found, at = factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2
+        found, at = sparse.factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2
         log_det += found.log_det
-        own, edges = inverted(found)
+        own, edges = sparse.inverted(found)
         cov[:, at], cross[:, d] = own[:, 0, 0], edges[:, 0]
     return Marginals(mean, cov, cross, log_det, apart=True)
 
