@@ -172,7 +172,7 @@ CHAINS = 1 << 16
 
 
 class RandomStream(IntEnum):
-    """What is drawn, by eleven streams of numpy, or compiled: rows of mode k have the compiled stream k."""
+    """What is drawn: first by numpy, once a sweep and chain; then compiled, where rows of mode k have the stream k."""
 
     PRECISION = 2
     DISPERSION = 3

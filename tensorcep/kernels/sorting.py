@@ -174,7 +174,7 @@ def _mix_word(state, word):
 
 @kernel
 def digest(words):
-    """64 bits that depend on every word (N,) uint64 and its place: a plain sum would let two changed signs make up."""
+    """64 bits that depend on every word (N,) uint64 and its place; in a plain sum two changed signs would cancel."""
     state = np.arange(1, 9).astype(np.uint64)
     whole = len(words) // 8 * 8
     for n in range(0, whole, 8):

@@ -115,7 +115,7 @@ def check_graph(net: Net, name: Any) -> None:
 
 
 def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
-    """The rows of a graph, of which `seen` (n,) have entries, at least two; `strength` is what the prior counts."""
+    """The rows of a graph, `seen` (n,) with entries; None for less than two; the prior counts `strength` times."""
     if seen.sum() < 2:
         return None
     lengths = lengths_of(net)
@@ -132,9 +132,8 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     own, total = own * s * s, total * s
     pattern: Any = whole if n == net.n else sparse.ordered(n, a, b)
     if n < net.n:
-        log_det = np.array(
-            [sparse.factor(pattern, own[i][:, None, None], between[i][:, None]).log_det for i in range(L)]
-        )
+        parts = zip(own[:, :, None, None], between[:, :, None], strict=True)
+        log_det = np.array([sparse.factor(pattern, *part).log_det for part in parts])
     rows, numbers = (net, place, np.arange(n), a, b, lengths), (own, between, rest, total, scale, log_det)
     law = np.ones(1), strength * MEAN_ROWS, strength * SHAPE, total.sum(axis=1)[:, None]
     no_season = np.zeros((L, 0)), np.zeros((L, 0, 0))
@@ -332,7 +331,7 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
 def draw_gaps(gaps: list[Gap], rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
     """Draw the rows that were integrated out, together, in place in `rows` (S, N, R).
 
-    In each draw a column has the length number `which`, the `level` (S, R) and noise (S, u, R) over the root of lam.
+    In each draw a column has length number `which`, `level` (S, R) and `noise` (S, u, R), divided by the root of lam.
     """
     for i in range(len(gaps) - 1, -1, -1):
         row, others, share, spread = gaps[i]

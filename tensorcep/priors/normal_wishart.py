@@ -223,7 +223,7 @@ def kl_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
 
 
 def _bartlett(df: float, D: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw L, L L' ~ Wishart(df, I), upper part without meaning, by Bartlett: scipy's takes as long as Enron's rows."""
+    """Draw L, L L' ~ Wishart(df, I), upper part without meaning; scipy takes several times as long as Enron's rows."""
     lower = rng.standard_normal((D, D))
     # one by one: numpy looks at all of an array of shapes before it draws, for longer than it draws these
     lower.ravel()[:: D + 1] = [math.sqrt(rng.chisquare(df - i)) for i in range(D)]

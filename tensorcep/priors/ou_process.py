@@ -133,7 +133,7 @@ def lengths_of(clock: Clock, times: np.ndarray, steps: np.ndarray) -> np.ndarray
 
 
 def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
-    """Prepare the rows with entries, (n_k,) bool; None where none has a neighbour; the prior counts `strength`."""
+    """The rows with entries, `seen` (n_k,); None where none has a neighbour; the prior counts `strength` times."""
     rows = np.flatnonzero(seen)
     if len(rows) < 2:
         return None
