@@ -177,7 +177,18 @@ def check_coords(
     order = len(shape) if shape is not None else order
     if order is not None and array.shape[1] != order:
         raise ValueError(f"{name} must have {order} columns, one per mode; got {array.shape[1]}.")
-    array = _whole_numbers(array, name)
+    if array.dtype == bool or array.dtype.kind not in "iuf":
+        if array.size or array.dtype.kind not in "O":
+            raise TypeError(f"{name} must hold integers; got dtype {array.dtype}; use from_pandas for labels.")
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = ~((np.floor(array) == array) & (np.abs(array) < 2.0**53))
+        if bad.any():
+            n, k = np.argwhere(bad)[0]
+            raise ValueError(f"{name} must hold integers; got {array[n, k]} at entry {n}, mode {k}.")
+    if array.dtype == np.uint64 and array.size and array.max() > INT64_MAX:
+        raise ValueError(f"{name} must be below 2**63; got {array.max()}.")
+    array = np.ascontiguousarray(array, dtype=np.int64)
     if array.shape[0] == 0:
         return array
     for k in range(array.shape[1]):
@@ -212,21 +223,6 @@ def check_sizes(shape: Sequence[int], n_entries: int, given: bool = False) -> No
             f"there must be {limit}; got the index or size {size - 1} in mode {k}. A model keeps every row from 0 on: "
             "make ids the labels of rows, by SparseTensor.from_pandas."
         )
-
-
-def _whole_numbers(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    if array.dtype == bool or array.dtype.kind not in "iuf":
-        if array.size or array.dtype.kind not in "O":
-            raise TypeError(f"{name} must hold integers; got dtype {array.dtype}; use from_pandas for labels.")
-        array = array.astype(np.int64)
-    if array.dtype.kind == "f":
-        bad = ~((np.floor(array) == array) & (np.abs(array) < 2.0**53))
-        if bad.any():
-            n, k = np.argwhere(bad)[0]
-            raise ValueError(f"{name} must hold integers; got {array[n, k]} at entry {n}, mode {k}.")
-    if array.dtype == np.uint64 and array.size and array.max() > INT64_MAX:
-        raise ValueError(f"{name} must be below 2**63; got {array.max()}.")
-    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "values") -> NDArray[np.float64]:

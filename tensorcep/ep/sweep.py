@@ -127,21 +127,10 @@ class CompiledTerm(Terms):
 
     def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
         """Refine the sites in order, in place; return the largest change and how many were left out."""
-        if self._rule is not None:
-            return self._projected_sweep(sites, mean, cov, damping)
-        change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
-        return float(change), int(skipped)
-
-    @cached_property
-    def _rows(self) -> DesignInRows:
-        rows = self._design.rows
-        if not sparse.issparse(rows):
-            rows = sparse.csr_matrix(rows)
-        return DesignInRows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
-
-    def _projected_sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
-        """`sweep` with a projection that is no kernel."""
-        worst, left_out = 0.0, 0
+        if self._rule is None:
+            change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
+            return float(change), int(skipped)
+        worst, left_out = 0.0, 0  # with a projection that is no kernel
         start, column, value, offset = self._rows
         for i in range(len(offset)):
             at = slice(start[i], start[i + 1])
@@ -154,6 +143,13 @@ class CompiledTerm(Terms):
             mean += (dnu - dtau * f) / (1.0 + dtau * s) * h
             cov -= dtau / (1.0 + dtau * s) * np.outer(h, h)
         return worst, left_out
+
+    @cached_property
+    def _rows(self) -> DesignInRows:
+        rows = self._design.rows
+        if not sparse.issparse(rows):
+            rows = sparse.csr_matrix(rows)
+        return DesignInRows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
 
 
 # Compiled sweeps of Gaussian EP over sites on f_i = offset_i + a_i'u, u ~ N(0, I) a priori.

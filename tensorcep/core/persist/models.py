@@ -53,12 +53,6 @@ def write_model(path: Path, model: Any, fitted: Any, extra: Mapping[str, Any] | 
             params[name] = tree_of(value, records=False)
     tree, arrays = split(tree_of(fitted))
     header = {"class": type(model).__name__, "params": params, "fitted": tree, **(extra or {})}
-    _check_readable(path, model, header, arrays, read)
-    write_archive(path, KIND, VERSION, header, arrays)
-
-
-def _check_readable(path: Path, model: Any, header: Any, arrays: Arrays, read: Reader) -> None:
-    """Refuse to write what a load would not take: found there, the fit is lost."""
     again = json.loads(json.dumps(header))  # as a file has it: lists for tuples, text for keys
     views = {name: np.asarray(array).view() for name, array in arrays.items()}
     for view in views.values():
@@ -71,6 +65,7 @@ def _check_readable(path: Path, model: Any, header: Any, arrays: Arrays, read: R
             f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
             f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
         ) from None
+    write_archive(path, KIND, VERSION, header, arrays)
 
 
 def open_model(path: str | os.PathLike[str]) -> StoredModel:
