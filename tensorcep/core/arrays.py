@@ -78,13 +78,7 @@ class Mapped(mmap.mmap):
 
 
 class Scratch(Room):
-    """Files in a folder.
-
-    Parameters
-    ----------
-    folder : path
-        It must exist, on a disk and not in memory, and be larger than the data.
-    """
+    """Files in a folder, which must exist, on a disk and not in memory, and be larger than the data."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = os.fspath(folder)
@@ -272,10 +266,7 @@ def total(n: int, part: Callable[[slice], np.ndarray]) -> float:
 
 
 def sum_of_lines(lines: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """``lines[which].sum(axis=0)`` of some lines (n,) bool of an array (n, P), of which few are copied at a time.
-
-    numpy adds one line after the other, unless they are of one number.
-    """
+    """``lines[which].sum(axis=0)`` of lines (n, P), one after the other as numpy adds; few are copied at a time."""
     if lines.shape[1] == 1:
         return np.asarray(lines[which].sum(axis=0))
     if which.all():

@@ -25,20 +25,9 @@ BETWEEN = {__name__.partition(".")[0], "sklearn", "joblib", "contextlib", "funct
 
 
 class InvalidParameter(ValueError):
-    """A parameter that may not have the value that it was given.
+    """A parameter `name`, or what it holds, whose `value` it may not have, what is `allowed`, and perhaps a `remedy`.
 
     Its text is the sentence of Python: "NAME must ALLOWED; got VALUE; REMEDY."
-
-    Attributes
-    ----------
-    name : str
-        Of the parameter, or of what it holds.
-    value : object
-        What was given.
-    allowed : str
-        What the parameter must: "be an integer >= 1".
-    remedy : str
-        What to do, where that is not plain.
     """
 
     def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
@@ -88,10 +77,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def printable(text: str) -> str:
-    """Lines of text in which signs that nobody sees, those that command a terminal among them, are escaped.
-
-    Labels and names of columns come from files of others.
-    """
+    """Text of others, as labels are, in which signs that nobody sees, or that command a terminal, are escaped."""
     return "".join(s if s.isprintable() or s == "\n" else s.encode("unicode_escape").decode() for s in text)
 
 
@@ -191,7 +177,18 @@ def check_coords(
     order = len(shape) if shape is not None else order
     if order is not None and array.shape[1] != order:
         raise ValueError(f"{name} must have {order} columns, one per mode; got {array.shape[1]}.")
-    array = _whole_numbers(array, name)
+    if array.dtype == bool or array.dtype.kind not in "iuf":
+        if array.size or array.dtype.kind not in "O":
+            raise TypeError(f"{name} must hold integers; got dtype {array.dtype}; use from_pandas for labels.")
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = ~((np.floor(array) == array) & (np.abs(array) < 2.0**53))
+        if bad.any():
+            n, k = np.argwhere(bad)[0]
+            raise ValueError(f"{name} must hold integers; got {array[n, k]} at entry {n}, mode {k}.")
+    if array.dtype == np.uint64 and array.size and array.max() > INT64_MAX:
+        raise ValueError(f"{name} must be below 2**63; got {array.max()}.")
+    array = np.ascontiguousarray(array, dtype=np.int64)
     if array.shape[0] == 0:
         return array
     for k in range(array.shape[1]):
@@ -226,21 +223,6 @@ def check_sizes(shape: Sequence[int], n_entries: int, given: bool = False) -> No
             f"there must be {limit}; got the index or size {size - 1} in mode {k}. A model keeps every row from 0 on: "
             "make ids the labels of rows, by SparseTensor.from_pandas."
         )
-
-
-def _whole_numbers(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    if array.dtype == bool or array.dtype.kind not in "iuf":
-        if array.size or array.dtype.kind not in "O":
-            raise TypeError(f"{name} must hold integers; got dtype {array.dtype}; use from_pandas for labels.")
-        array = array.astype(np.int64)
-    if array.dtype.kind == "f":
-        bad = ~((np.floor(array) == array) & (np.abs(array) < 2.0**53))
-        if bad.any():
-            n, k = np.argwhere(bad)[0]
-            raise ValueError(f"{name} must hold integers; got {array[n, k]} at entry {n}, mode {k}.")
-    if array.dtype == np.uint64 and array.size and array.max() > INT64_MAX:
-        raise ValueError(f"{name} must be below 2**63; got {array.max()}.")
-    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "values") -> NDArray[np.float64]:
@@ -404,10 +386,7 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_int(name: str, value: Any, minimum: int = 1, maximum: int | None = None, *, instead: str = "") -> int:
-    """Return `value` as an int from `minimum` to `maximum`, both allowed; bool and float are refused.
-
-    `instead` names what the caller would take in its place, for the error.
-    """
+    """Return `value` as an int within bounds, not a bool or float; `instead` is what else it may be, for the error."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
     if not whole or value < minimum or (maximum is not None and value > maximum):
         span = f">= {minimum}" if maximum is None else f"from {minimum} to {maximum}"
@@ -425,10 +404,7 @@ def check_range(
     include_high: bool = True,
     instead: str = "",
 ) -> float:
-    """Return `value` as a finite float inside an interval whose ends may be open or closed.
-
-    `instead` names what the caller would take in its place, for the error.
-    """
+    """Return `value` as a finite float of an interval with open or closed ends; `instead` as in `check_int`."""
     number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) else np.nan
     good = (number >= low if include_low else number > low) and (number <= high if include_high else number < high)
     if not good or not np.isfinite(number):

@@ -66,12 +66,10 @@ class Watch:
             if not self._idle:  # what the scheduler has done may be on its way to the client: only twice is enough
                 self._idle = True
                 return
-        waiting = "; ".join(
-            f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]
-        )
+        waits = [f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]]
         raise ClusterError(
-            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {waiting}; look at "
-            "them, or give a larger timeout."
+            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {'; '.join(waits)}; "
+            "look at them, or give a larger timeout."
         )
 
 
@@ -87,10 +85,7 @@ class UnknownError(KeyError):
 
 
 class Broadcast:
-    """Something that tasks need: here, and, as a future, or a list of those of its pieces, on the workers.
-
-    With a `make`, which gives the future, it is made there.
-    """
+    """What tasks need: here, and as a future, or those of its pieces, on the workers, perhaps made there (`make`)."""
 
     def __init__(self, value: Any, name: str, make: Callable[[], Any] | None = None):
         self._value, self.name, self.make = value, name, make
@@ -307,10 +302,7 @@ class Cluster:
         return (self._dask.CancelledError, self._dask.TimeoutError, TimeoutError, *closed, OSError, KeyError)
 
     def submit(self, function: Callable[..., Any], *args: Any, what: str, worker: str | None = None) -> Any:
-        """The future of a call by a worker; an OSError of a client that gave its scheduler up.
-
-        Of that Dask raises many things.
-        """
+        """The future of a call by a worker; an OSError where the scheduler was given up, of which Dask raises many."""
         if self.client.status in ("closed", "closing"):
             raise OSError(f"there is no connection to {self.address}")
         how: dict[str, Any] = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
@@ -335,20 +327,18 @@ class Cluster:
             if broadcast.make is not None:
                 broadcast.future = broadcast.make()
         sent = [broadcast for broadcast in missing.values() if broadcast.make is None]
-        if sent:
-            for broadcast, future in zip(sent, self._scattered([broadcast.value for broadcast in sent]), strict=True):
-                broadcast.future = future
-
-    def _scattered(self, values: list[Any]) -> Any:
-        """These values on workers, straight from here; by the scheduler, which is another way to go, if need be."""
-        if self._direct:
+        values, futures = [broadcast.value for broadcast in sent], None
+        if sent and self._direct:  # straight from here; by the scheduler, which is another way to go, if need be
             try:
-                return self.client.scatter(values, hash=False, direct=True)
+                futures = self.client.scatter(values, hash=False, direct=True)
             except self.lost():
                 self._direct = False
-        if self.client.scheduler is None:  # Dask says nothing better of a scheduler that is gone
-            raise OSError(f"there is no connection to {self.address}")
-        return self.client.scatter(values, hash=False)
+        if sent and futures is None:
+            if self.client.scheduler is None:  # Dask says nothing better of a scheduler that is gone
+                raise OSError(f"there is no connection to {self.address}")
+            futures = self.client.scatter(values, hash=False)
+        for broadcast, future in zip(sent, futures or (), strict=True):
+            broadcast.future = future
 
     def after(self, function: Callable[[Any], Any], futures: Sequence[Any] | None) -> list[Any] | None:
         """What a function makes of each of these results, where they are; None if that cannot be asked for."""

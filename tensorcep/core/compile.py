@@ -31,10 +31,7 @@ from tensorcep.core.kernel_cache import KernelCache, codegen
 
 
 class KernelFlags(Flags):  # type: ignore[misc]
-    """numba's flags, of which those that are set are compared first, and seldom all by their names.
-
-    Their hash is that of the names of all options, as numba's own is; so it is one number.
-    """
+    """numba's flags, hashed and compared as numba's own are, but seldom all by their names."""
 
     __slots__ = ()
 
@@ -87,14 +84,13 @@ def keep_signatures(context: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def hold_cycles() -> Iterator[None]:
     """Let no collection of cycles interrupt what allocates much and frees little."""
-    if not gc.isenabled():
-        yield
-        return
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if enabled:
+            gc.enable()
 
 
 # Kernels as Python calls them and as other kernels do, each compiled as its use needs.
@@ -157,19 +153,11 @@ class PartLibrary(JITCodeLibrary):  # type: ignore[misc]
         self._ensure_finalized()
         return self.name, "part", self._get_module_for_linking().as_bitcode()
 
-    @classmethod
-    def loaded(cls, generator: Any, name: str, bitcode: bytes) -> PartLibrary:
-        """The library that was saved."""
-        library = cls(generator, name)
-        library._final_module = library._shared_module = llvm.parse_bitcode(bitcode)
-        library._finalized = True
-        return library
 
-
-class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-defined]
+class _EntryCompiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-defined]
     """numba's compilation of one function, into a library of the kind that its use needs."""
 
-    library: type[JITCodeLibrary]
+    library: type[JITCodeLibrary] = EntryLibrary
 
     def _customize_flags(self, flags: Flags) -> Flags:
         flags.no_cfunc_wrapper = True  # what takes a kernel's address calls it by numba's own convention
@@ -178,28 +166,15 @@ class _Compiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-define
     def _compile_core(self, args: Any, return_type: Any) -> CompileResult:
         flags = KernelFlags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
-        context = self.targetdescr.target_context
         library = self.library(codegen(), self.py_func.__qualname__)
         library.enable_object_caching()
-        with keep_signatures(self.targetdescr.typing_context):
-            return compiler.compile_extra(
-                self.targetdescr.typing_context,
-                context,
-                self.py_func,
-                args=args,
-                return_type=return_type,
-                flags=self._customize_flags(flags),
-                locals=self.locals,
-                library=library,
-                pipeline_class=self.pipeline_class,
-            )
+        contexts = self.targetdescr.typing_context, self.targetdescr.target_context
+        how = args, return_type, self._customize_flags(flags), self.locals, library, self.pipeline_class
+        with keep_signatures(contexts[0]):
+            return compiler.compile_extra(*contexts, self.py_func, *how)
 
 
-class _EntryCompiler(_Compiler):
-    library = EntryLibrary
-
-
-class _PartCompiler(_Compiler):
+class _PartCompiler(_EntryCompiler):
     library = PartLibrary
 
     def _customize_flags(self, flags: Flags) -> Flags:
@@ -222,19 +197,13 @@ class PartCache(KernelCache):
         (name, _, bitcode), fndesc, environment, signature, *_, reload_init, environments = payload
         for load in reload_init:
             load()
-        return compile_result(
-            typing_context=target_context.typing_context,
-            target_context=target_context,
-            entry_point=object(),
-            signature=signature,
-            objectmode=False,
-            fndesc=fndesc,
-            library=PartLibrary.loaded(codegen(), name, bitcode),
-            environment=environment,
-            reload_init=reload_init,
-            referenced_envs=environments,
-            typing_error=None,
-        )
+        library = PartLibrary(codegen(), name)
+        library._final_module = library._shared_module = llvm.parse_bitcode(bitcode)
+        library._finalized = True
+        kept = {"fndesc": fndesc, "environment": environment, "signature": signature, "reload_init": reload_init}
+        kept |= {"referenced_envs": environments, "library": library}
+        contexts = {"typing_context": target_context.typing_context, "target_context": target_context}
+        return compile_result(**contexts, **kept, entry_point=object(), objectmode=False, typing_error=None)
 
 
 class Part(CPUDispatcher):  # type: ignore[misc]
@@ -327,7 +296,7 @@ LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)
 
 
 def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate the Python form of an operation whose compiled form is LLVM IR, ``rule(*types) -> (signature, code)``.
+    """Decorate the Python form of an operation that compiles to LLVM IR, ``rule(*types) -> (signature, code)``.
 
     Kernels that run as Python use the Python form; those whose bounds are checked compile it, where it is `checkable`.
     """

@@ -9,7 +9,6 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 # Convergence of chains of draws: R-hat and effective sample sizes, of one quantity or of many at once.
-#
 # Source: Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), Rank-normalization, folding, and localization: an
 # improved R-hat for assessing convergence of MCMC, Bayesian Analysis 16, p. 667.
 
@@ -17,19 +16,11 @@ TAILS = (0.05, 0.95)
 
 
 def r_hat(draws: np.ndarray) -> np.ndarray:
-    """Rank-normalised split R-hat of each quantity: near 1 when the chains, and the halves of each, agree.
+    """Rank-normalised split R-hat (...) of draws (n_chains, n_draws, ...): near 1 when chains, and their halves, agree.
 
     It is the larger one of that of the draws and that of their distances from the median, so chains that differ in
-    location, and chains that differ in scale, are seen; heavy tails do no harm.
-
-    Parameters
-    ----------
-    draws : (n_chains, n_draws, ...) float64
-        At least four draws of each chain.
-
-    Returns
-    -------
-    (...) float64; nan for fewer draws, 1 for a quantity that does not vary.
+    location, and chains that differ in scale, are seen; heavy tails do no harm. nan for less than four draws of each
+    chain, 1 for a quantity that does not vary.
     """
     parts = _halves(draws)
     if parts.shape[1] < 2:
@@ -44,10 +35,7 @@ def bulk_size(draws: np.ndarray) -> np.ndarray:
 
 
 def tail_size(draws: np.ndarray) -> np.ndarray:
-    """Effective number of independent draws of each quantity's tails, the smaller one of both.
-
-    It is `_size` of being at or below the 5 % and the 95 % quantile.
-    """
+    """Effective number of independent draws of each quantity's tails, the smaller one of those beyond 5 % and 95 %."""
     bounds = np.quantile(_pool(draws), TAILS, axis=0)
     lower, upper = (_size(_halves((draws <= bound).astype(float))) for bound in bounds)
     return np.minimum(lower, upper)
@@ -82,10 +70,7 @@ def _r_hat(parts: np.ndarray) -> np.ndarray:
 
 
 def _size(parts: np.ndarray) -> np.ndarray:
-    """Effective size (...) of chains (m, n, ...): autocorrelations by the Fourier transform, Geyer's monotone sequence.
-
-    nan for fewer than two draws; all draws count where nothing varies.
-    """
+    """Effective size (...) of chains (m, n, ...), by Fourier transform and Geyer's monotone sequence; nan for n < 2."""
     m, n = parts.shape[:2]
     if n < 2:
         return np.full(parts.shape[2:], np.nan)
@@ -115,60 +100,40 @@ class ChoiceThresholds(NamedTuple):
     """How many entries are left out of a choice, and from where on what they say decides it.
 
     Log scores are means over the entries left out, in nats.
-
-    Attributes
-    ----------
-    share, share_of_small, share_of_few : float
-        Of the entries, at least; of small data at most, to have `fewest`; and to have `fewest_of_few`.
-    fewest, fewest_of_few, fewest_of_all : int
-        Entries that tell noise and choices (50: the noise to a fifth of its value), that tell what was found from a
-        constant, and without which none are left out.
-    fewest_in_stream, few_in_stream : int
-        Entries of a stream of which some are left out: its prior is worth more than how surely it is chosen; and of
-        which it is `share_of_small`, `share` of more.
-    folds : int
-        Parts of the entries that are left out in turn.
-    standard_errors : float
-        From which on a gain is no chance.
-    surely : float
-        The same where there are many to choose among, as in spectra, or a choice ends before all entries were asked.
-    least_difference, least_difference_in_stream : float
-        Of log scores that matters; of a stream's fits those that are worse by less have not gone astray: with 0.01 a
-        fit whose start missed what a trial found stood for one.
-    least_gain : float
-        Of the log score by which a quick fit goes on: with 0.01 it ends before chains that start there agree.
-    least_explained : float
-        The share of the variance that matters.
-    least_found : float
-        Where all but the constant count no more than this, nothing else is predicted, whatever chance says of scores.
-    least_gain_by_power : float
-        What a power of values gains, whatever their cells, where it is tried: what a standard deviation wrong by a
-        factor of 1.3 would cost. Exponential values gain 0.37, log-normal ones 0.25 where the standard deviation of
-        their logarithms is 0.58.
-    most_off : float
-        Mean squares of errors that are so many times those of another fit are far off.
-    mostly : float
-        The share of its components that a fit uses where more could find something; the fit by chance leaves some.
     """
 
+    # Of the entries, at least; of small data at most, to have `fewest`; and to have `fewest_of_few`
     share: float = 0.1
     share_of_small: float = 0.2
     share_of_few: float = 1.0 / 3.0
+    # Entries that tell noise and choices (50: the noise to a fifth of its value), that tell what was found from a
+    # constant, and without which none are left out
     fewest: int = 50
     fewest_of_few: int = 10
     fewest_of_all: int = 4
+    # Entries of a stream of which some are left out: its prior is worth more than how surely it is chosen; and of which
+    # it is `share_of_small`, `share` of more
     fewest_in_stream: int = 20
     few_in_stream: int = 500
-    folds: int = 5
-    standard_errors: float = 2.0
+    folds: int = 5  # parts of the entries that are left out in turn
+    standard_errors: float = 2.0  # from which on a gain is no chance
+    # The same where there are many to choose among, as in spectra, or a choice ends before all entries were asked
     surely: float = 4.0
+    # Of log scores that matters; of a stream's fits those that are worse by less have not gone astray: with 0.01 a fit
+    # whose start missed what a trial found stood for one
     least_difference: float = 0.01
+    # Of the log score by which a quick fit goes on: with 0.01 it ends before chains that start there agree
     least_gain: float = 1e-3
     least_difference_in_stream: float = 0.1
-    least_explained: float = 0.05
+    least_explained: float = 0.05  # the share of the variance that matters
+    # Where all but the constant count no more than this, nothing else is predicted, whatever chance says of scores
     least_found: float = 0.02
+    # What a power of values gains, whatever their cells, where it is tried: what a standard deviation wrong by a factor
+    # of 1.3 would cost. Exponential values gain 0.37, log-normal ones 0.25 where the standard deviation of their
+    # logarithms is 0.58.
     least_gain_by_power: float = 0.25
-    most_off: float = 2.0
+    most_off: float = 2.0  # mean squares of errors that are so many times those of another fit are far off
+    # The share of its components that a fit uses where more could find something; the fit by chance leaves some
     mostly: float = 0.8
 
     def share_of(self, n: int) -> float:

@@ -39,25 +39,24 @@ class Team:
         self._end = weakref.finalize(self, self._calls.put, None)
 
     def do(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the function gives for each of the arguments, all done; one after the other when the threads have ended.
+        """What the function gives for each of the arguments; the first error that one has, once all calls have ended.
 
         Calls have the context (`contextvars`) of the caller, so that what `numpy.errstate` says holds in all threads.
-
-        Raises
-        ------
-        BaseException
-            The error of the first call that has one, once all calls have ended.
         """
         if not self._end.alive:
             return [function(*own) for own in arguments]
         if not self._threads:
-            self._begin()
+            others = range(self.n - 1)
+            self._threads = [threading.Thread(target=_work, args=(self._calls,), daemon=True) for _ in others]
+            for thread in self._threads:
+                thread.start()
         ended: SimpleQueue[_Call] = SimpleQueue()
         calls = [_Call(function, own, ended) for own in arguments]
         for call in calls:
             self._calls.put(call)
-        while (mine := self._next()) is not None:
-            mine.make()
+        with contextlib.suppress(Empty):
+            while (mine := self._calls.get_nowait()) is not None:
+                mine.make()
         for _ in calls:
             ended.get()
         for call in calls:
@@ -70,18 +69,6 @@ class Team:
         self._end()
         for thread in self._threads:
             thread.join()
-
-    def _begin(self) -> None:
-        self._threads = [threading.Thread(target=_work, args=(self._calls,), daemon=True) for _ in range(self.n - 1)]
-        for thread in self._threads:
-            thread.start()
-
-    def _next(self) -> _Call | None:
-        """A call that nobody has begun; None where there is none."""
-        try:
-            return self._calls.get_nowait()
-        except Empty:
-            return None
 
 
 class _Call:
@@ -118,6 +105,7 @@ def _work(calls: SimpleQueue[_Call | None]) -> None:
 # Who runs kernels over ranges of work: threads of this process now; any other must give the same bits.
 
 Kernel = Callable[..., Any]
+Room = Callable[[], tuple[Any, ...]] | None  # makes work space of a kernel
 # More threads than any machine has use for; the system may refuse to make them in the middle of a fit.
 MOST_THREADS = 4096
 # What `verbose` of a run may be.
@@ -129,119 +117,75 @@ class Pass(NamedTuple):
 
     Arguments have the names of the kernel's parameters; "rows.Lam" is the field Lam of the record `rows`. Those that
     are not named are small, and the same for every part of the work.
-
-    Attributes
-    ----------
-    kernel : callable
-        ``kernel(first, last, *record, *scratch)``, of a module.
-    over : {"rows", "entries", "chunks"}
-        Its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`, `by_row` (the entries of
-        each row) and `offset`: line offset + i of `by_row` and of what is written is row i of the mode. Numbers of
-        entries are in the order of `by_row` from the place `base` on, or, without one, in the lanes. "entries": the
-        blocks first:last of entries. "chunks": the chunks first:last of an argument `entries`.
-    modes : sequence of int
-        Those of which it writes rows, or what their entries keep.
-    reads : tuple of str
-        Rows of all modes, or what makes them (`made`).
-    lines : tuple of str
-        Of over="rows": a line for each row of the mode, or one for all.
-    entries, changing : tuple of str
-        A number or more for every entry: those that stay the same from pass to pass, and those that do not.
-    keeps : str
-        What every entry has and nobody else needs: a record of arrays, which the first pass over it begins.
-    gives, changes : tuple of str
-        What it writes of its rows, or of its entries; that which it writes in part, or reads before.
-    sums : tuple of str
-        Sums over the entries of every chunk, a line each, (C, ...): those of three axes are of all rows.
-    later : bool
-        Whether what it gives need not be there before `Executor.settle`.
-    also : (Pass, dict) or None
-        A kernel of the same rows whose work it does, too, and what its arguments are called here.
     """
 
-    kernel: Kernel
+    kernel: Kernel  # ``kernel(first, last, *record, *scratch)``, of a module
+    # {"rows", "entries", "chunks"}: its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`,
+    # `by_row` (the entries of each row) and `offset`: line offset + i of `by_row` and of what is written is row i of
+    # the mode. Numbers of entries are in the order of `by_row` from the place `base` on, or, without one, in the lanes.
+    # "entries": the blocks first:last of entries. "chunks": the chunks first:last of an argument `entries`.
     over: Literal["rows", "entries", "chunks"]
-    modes: Sequence[int] = ()
-    reads: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
+    modes: Sequence[int] = ()  # those of which it writes rows, or what their entries keep
+    reads: tuple[str, ...] = ()  # rows of all modes, or what makes them (`made`)
+    lines: tuple[str, ...] = ()  # of over="rows": a line for each row of the mode, or one for all
+    # A number or more for every entry: those that stay the same from pass to pass, and those that do not
     entries: tuple[str, ...] = ()
     changing: tuple[str, ...] = ()
+    # What every entry has and nobody else needs: a record of arrays, which the first pass over it begins
     keeps: str = ""
+    # What it writes of its rows, or of its entries; that which it writes in part, or reads before
     gives: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
+    # Sums over the entries of every chunk, a line each, (C, ...): those of three axes are of all rows
     sums: tuple[str, ...] = ()
-    later: bool = False
-    also: Any = None
+    later: bool = False  # whether what it gives need not be there before `Executor.settle`
+    also: Any = None  # (Pass, dict): a kernel of the same rows whose work it does, too, and its arguments' names here
 
     def of_mode(self, k: int, numbers: tuple[str, ...], stay: bool) -> Pass:
         """That over the rows of a mode, with these numbers of the entries, which may stay the same."""
         return self._replace(modes=(k,), entries=numbers if stay else (), changing=() if stay else numbers)
 
 
+Work = Kernel | Pass
+
+
 class Executor(Protocol):
     """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
 
     A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
-
-    Attributes
-    ----------
-    keeps_state : bool
-        Whether it keeps by itself what passes keep of every entry. Arrays of that have no blocks then.
-    updates_rows : bool
-        Whether it best takes the sums of rows and what is made of them at once.
     """
 
-    keeps_state: bool
-    updates_rows: bool
+    keeps_state: bool  # whether it keeps what passes keep of every entry; arrays of that have no blocks then
+    updates_rows: bool  # whether it best takes the sums of rows and what is made of them at once
 
-    def run(
-        self,
-        work: Kernel | Pass,
-        first: int,
-        last: int,
-        *record: Any,
-        align: int = 1,
-        scratch: Callable[[], tuple[Any, ...]] | None = None,
-    ) -> None:
-        """Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`.
-
-        Rows that a pass reads and that have a ``made(executor)`` are what that gives. `scratch` makes the last
-        arguments of each call: work space that no two calls may share.
-        """
-
-    def settle(self) -> None:
-        """Wait until all that passes give later is in place; nothing but such passes is run before it is."""
-
-    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]:
-        """What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own."""
-
-    def close(self) -> None:
-        """End what the executor has begun."""
+    # Run a kernel, or a pass, on ranges of first:last, cut at multiples of `align` from `first`. Rows that a pass reads
+    # and that have a ``made(executor)`` are what that gives. `scratch` makes the last arguments of each call: work
+    # space that no two calls may share.
+    def run(self, work: Work, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None) -> None: ...
+    # Wait until all that passes give later is in place; nothing but such passes is run before it is
+    def settle(self) -> None: ...
+    # What ``task(i, *args, executor)`` gives for every i < n, in any order; each writes only what is its own
+    def apart(self, task: Callable[..., Any], n: int, *args: Any) -> list[Any]: ...
+    def close(self) -> None: ...  # end what the executor has begun
 
 
 class ThreadExecutor:
     """Threads of this process. Kernels release the interpreter lock, so plain threads are enough."""
 
-    keeps_state = False
-    updates_rows = False
+    keeps_state = updates_rows = False
 
     def __init__(self, n: int):
         self.n = n
         self._team = Team(n) if n > 1 else None
 
-    def run(
-        self,
-        work: Kernel | Pass,
-        first: int,
-        last: int,
-        *record: Any,
-        align: int = 1,
-        scratch: Callable[[], tuple[Any, ...]] | None = None,
-    ) -> None:
+    def run(self, work: Work, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None) -> None:
         """As `Executor.run`, on up to n contiguous ranges."""
         kernel: Kernel = work  # type: ignore[assignment]
         if isinstance(work, Pass):
-            kernel, record = work.kernel, _arguments_of(work, record, self)
+            kernel = work.kernel
+            for place in _places_of_rows(kernel, work.reads):
+                if not isinstance(record[place], np.ndarray):
+                    record = (*record[:place], record[place].made(self), *record[place + 1 :])
         size = last - first
         parts = min(self.n, -(-size // align))
         if self._team is None or parts <= 1:
@@ -271,22 +215,13 @@ class ThreadExecutor:
 def parameters_of(kernel: Kernel) -> tuple[str, ...]:
     """The names of the arguments of a kernel, but for the range of its work."""
     code = getattr(kernel, "py_func", kernel).__code__
-    found: tuple[str, ...] = code.co_varnames[2 : code.co_argcount]
-    return found
+    return tuple(code.co_varnames[2 : code.co_argcount])
 
 
 @functools.cache
 def _places_of_rows(kernel: Kernel, reads: tuple[str, ...]) -> tuple[int, ...]:
     """Where rows that a kernel reads, and that may have to be made, are among its arguments."""
     return tuple(parameters_of(kernel).index(name) for name in reads if "." not in name)
-
-
-def _arguments_of(work: Pass, record: tuple[Any, ...], executor: Executor) -> tuple[Any, ...]:
-    """The arguments of a pass, of which rows that it reads may have to be made."""
-    for place in _places_of_rows(work.kernel, work.reads):
-        if not isinstance(record[place], np.ndarray):
-            record = (*record[:place], record[place].made(executor), *record[place + 1 :])
-    return record
 
 
 # For work that nobody gave threads to.
@@ -304,15 +239,10 @@ def threads_of(n_jobs: int | None) -> Iterator[ThreadExecutor]:
 
 
 class Rooms:
-    """Work space that one run of a kernel after the other takes: to make it takes as long as a little of the work.
-
-    A call of `start` says that none of it is in use.
-    """
+    """Work space that one run of a kernel after the other takes; `start` says that none of it is in use."""
 
     def __init__(self, make: Callable[[], tuple[Any, ...]]):
-        self.make = make
-        self._made: list[tuple[Any, ...]] = []
-        self._free: list[tuple[Any, ...]] = []
+        self.make, self._made, self._free = make, list[tuple[Any, ...]](), list[tuple[Any, ...]]()
 
     def start(self) -> None:
         """All room is free again."""
@@ -323,12 +253,11 @@ class Rooms:
         try:
             return self._free.pop()
         except IndexError:
-            made = self.make()
-            self._made.append(made)
-            return made
+            self._made.append(self.make())
+            return self._made[-1]
 
 
-def _call(kernel: Kernel, first: int, last: int, record: tuple[Any, ...], scratch: Kernel | None) -> None:
+def _call(kernel: Kernel, first: int, last: int, record: tuple[Any, ...], scratch: Room) -> None:
     kernel(first, last, *record, *(() if scratch is None else scratch()))
 
 

@@ -9,59 +9,31 @@ import pandas as pd
 
 
 class Part(NamedTuple):
-    """The tensor, or one of the matrices, that a model was fitted to.
-
-    Attributes
-    ----------
-    name : hashable
-    modes : list
-        Names of the modes; of a matrix those of its rows and of its columns.
-    labels : tuple of Labels or None
-        Of the rows of each mode; None of indices.
-    shape : tuple of int
-    kind : {"values", "labels", "levels", "counts"}
-        What is observed.
-    lower_limit : (n,) float64 or None
-        Of the columns of a matrix, the limits at which lower values are censored.
-    seen : tuple of (m,) int64
-        The rows of each mode that have entries.
-    times : tuple of array or None
-        Where the rows of a mode lie that is a series.
-    """
+    """The tensor, or one of the matrices, that a model was fitted to."""
 
     name: Any
-    modes: list[Any]
-    labels: tuple[Any, ...]
+    modes: list[Any]  # names of the modes; of a matrix those of its rows and of its columns
+    labels: tuple[Any, ...]  # of the rows of each mode; None of indices
     shape: tuple[int, ...]
-    kind: str
+    kind: str  # {"values", "labels", "levels", "counts"}: what is observed
+    # (n,) or None: of the columns of a matrix, the limits at which lower values are censored
     lower_limit: np.ndarray | None = None
-    seen: tuple[np.ndarray, ...] = ()
-    times: tuple[np.ndarray | None, ...] = ()
+    seen: tuple[np.ndarray, ...] = ()  # the rows of each mode that have entries
+    times: tuple[np.ndarray | None, ...] = ()  # where the rows of a mode lie that is a series
 
 
 class Predictive(Protocol):
     """The laws of new observations at n entries."""
 
     @property
-    def mean(self) -> np.ndarray:
-        """Means (n,); of labels 0 and 1 the probability of 1."""
-
+    def mean(self) -> np.ndarray: ...  # (n,); of labels 0 and 1 the probability of 1
     @property
-    def sd(self) -> np.ndarray:
-        """Standard deviations, (n,)."""
-
+    def sd(self) -> np.ndarray: ...  # (n,)
     @property
-    def has_interval(self) -> bool:
-        """Whether there are intervals of observations: not of labels, nor of point estimates."""
-
-    def interval(self, coverage: float) -> np.ndarray:
-        """Central intervals, (n, 2)."""
-
-    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:
-        """Whether the central interval holds each observation, (n,) bool."""
-
-    def log_score(self, y: np.ndarray) -> np.ndarray:
-        """Log density or probability of observations, (n,)."""
+    def has_interval(self) -> bool: ...  # of observations: not of labels, nor of point estimates
+    def interval(self, coverage: float) -> np.ndarray: ...  # central intervals, (n, 2)
+    def holds(self, y: np.ndarray, coverage: float) -> np.ndarray: ...  # whether these hold each observation, (n,)
+    def log_score(self, y: np.ndarray) -> np.ndarray: ...  # log density or probability of observations, (n,)
 
 
 class Fitted(Protocol):

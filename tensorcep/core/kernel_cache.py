@@ -56,10 +56,7 @@ ARM, GENERIC = "aarch64", "generic"
 
 
 class CpuTarget(NamedTuple):
-    """What code is made for: its name in folders, cpu and features as LLVM takes them.
-
-    `wide` says whether registers hold eight numbers (AVX-512) and not four.
-    """
+    """What code is made for: its name in folders, LLVM's cpu and features, and whether registers hold eight numbers."""
 
     name: str
     cpu: str
@@ -133,18 +130,8 @@ KEPT = 8  # folders of other versions that stay in the user's cache, so that swi
 SETTINGS = ("OPT", "BOUNDSCHECK", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO_DEFAULT", "LLVM_REFPRUNE_PASS")
 
 # What reading a damaged cache can raise: whatever unpickling and linking of arbitrary bytes can.
-DAMAGE = (
-    caching.pickle.UnpicklingError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+DAMAGE: tuple[type[Exception], ...] = (caching.pickle.UnpicklingError, EOFError, ImportError, MemoryError)
+DAMAGE += (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 KERNEL = re.compile(rb"^@(?:kernel|block_kernel|inlined|emitted_by)\b", re.MULTILINE)
 IMPORT = re.compile(r"^from (tensorcep[\w.]*) import (\([^)]*\)|[^\n]*)|^import (tensorcep[\w.]*)", re.MULTILINE)
@@ -162,16 +149,10 @@ def compiled_sources(package: Path = PACKAGE) -> dict[str, bytes]:
         name = todo.pop()
         if name not in found:
             found[name] = sources[name]
-            todo += [other for other in _imports_of(sources[name]) if other in sources]
+            for base, names, module in IMPORT.findall(sources[name].decode()):  # names may be those of modules, too
+                others = [base or module, *(f"{base}.{other}" for other in re.findall(r"\w+", names))]
+                todo += [other for other in others if other in sources]
     return dict(sorted(found.items()))
-
-
-def _imports_of(source: bytes) -> list[str]:
-    """Modules that a source may import at its top level, and names of things in them, which are no modules."""
-    result = []
-    for base, names, module in IMPORT.findall(source.decode()):
-        result += [base or module, *(f"{base}.{name}" for name in re.findall(r"\w+", names))]
-    return result
 
 
 @functools.cache
@@ -216,13 +197,9 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         return str(user_folder())
 
     def enable(self) -> None:
-        """Always enabled; numba asks for the method."""
+        """Nothing, as `disable` and `flush`, which numba asks for: folders are never stale."""
 
-    def disable(self) -> None:
-        """Never disabled; numba asks for the method."""
-
-    def flush(self) -> None:
-        """Forget nothing: folders are never stale."""
+    disable = flush = enable
 
     def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
         """The code for a signature, linked into this process; None where there is none."""

@@ -18,10 +18,7 @@ from tensorcep.core.executor import Executor, ThreadExecutor
 
 
 class StoredRun(NamedTuple):
-    """A run up to its last stored sweep: the state, what its sweeps reported, their seconds, and whether it ended.
-
-    `stopped` says whether a callback ended it.
-    """
+    """A run up to its last stored sweep: state, what sweeps reported, seconds; whether it ended, and by a callback."""
 
     state: Any
     sweeps: list[Any]
@@ -33,17 +30,11 @@ class StoredRun(NamedTuple):
 class Host(Protocol):
     """Runs on other machines, or that are kept in files."""
 
-    def check_plan(self, plan: Any) -> None:
-        """Refuse a plan that cannot be run there, before any work."""
-
-    def executor(self, n_threads: int) -> Executor:
-        """Who runs the kernels of a run."""
-
-    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> StoredRun:
-        """The next run of the call, from the state that it would begin with, or, if it is kept, from a later one."""
-
-    def keep(self, run: StoredRun) -> None:
-        """What the run has come to, after every sweep and at its end."""
+    def check_plan(self, plan: Any) -> None: ...  # refuse a plan that cannot be run there, before any work
+    def executor(self, n_threads: int) -> Executor: ...  # who runs the kernels of a run
+    # The next run of the call, from the state that it would begin with, or, if it is kept, from a later one
+    def begin(self, method: Any, problem: Any, state: Any, executor: Executor, kept: bool) -> StoredRun: ...
+    def keep(self, run: StoredRun) -> None: ...  # what the run has come to, after every sweep and at its end
 
 
 _HOST: ContextVar[Host | None] = ContextVar("host", default=None)
@@ -68,29 +59,15 @@ def hosted_by(host: Host) -> Iterator[None]:
 
 
 class Sweep(NamedTuple):
-    """What one step reports; a method fills in by name what it knows.
+    """What one step reports; a method fills in by name what it knows."""
 
-    Attributes
-    ----------
-    change : float
-        Root mean square change of the latent means of the training entries, relative to their root mean square.
-    noise_precision : float
-        Posterior mean of the noise precision (nan for likelihoods without one).
-    skipped : int
-        Message updates that a safeguard left out.
-    shrunk : int
-        Rows whose messages were scaled down to keep their precision positive definite.
-    train_score : float
-        Mean log likelihood of the training entries at their posterior mean latent values.
-    lower_bound : float
-        Lower bound of the log evidence, or the log evidence itself, where the method has one (otherwise nan).
-    """
-
+    # Root mean square change of the latent means of the training entries, relative to their root mean square
     change: float
-    noise_precision: float = np.nan
-    skipped: int = 0
-    shrunk: int = 0
-    train_score: float = np.nan
+    noise_precision: float = np.nan  # posterior mean of the noise precision (nan for likelihoods without one)
+    skipped: int = 0  # message updates that a safeguard left out
+    shrunk: int = 0  # rows whose messages were scaled down to keep their precision positive definite
+    train_score: float = np.nan  # mean log likelihood of the training entries at their posterior mean latent values
+    # Lower bound of the log evidence, or the log evidence itself, where the method has one (otherwise nan)
     lower_bound: float = np.nan
 
 
@@ -99,94 +76,40 @@ Likelihood = Any
 Prob = TypeVar("Prob")
 Opts = TypeVar("Opts")
 State = TypeVar("State")
-ProbIn = TypeVar("ProbIn", contravariant=True)
-OptsIn = TypeVar("OptsIn", contravariant=True)
-StateIn = TypeVar("StateIn", contravariant=True)
-StateOut = TypeVar("StateOut", covariant=True)
-
-
-class Init(Protocol[ProbIn, OptsIn, StateOut]):
-    """The state before the first sweep."""
-
-    def __call__(self, problem: ProbIn, options: OptsIn, executor: Executor, /) -> StateOut: ...
-
-
-class Step(Protocol[ProbIn, OptsIn, State]):
-    """One sweep: the next state, which may share arrays with the one before, and what the sweep reports."""
-
-    def __call__(
-        self, state: State, problem: ProbIn, options: OptsIn, executor: Executor, /
-    ) -> tuple[State, Sweep]: ...
-
-
-class Finish(Protocol[ProbIn, StateIn]):
-    """What a run leads to, of the last state: a posterior, draws, or a point estimate."""
-
-    def __call__(self, state: StateIn, problem: ProbIn, /) -> Any: ...
 
 
 class Capabilities(NamedTuple):
-    """What a method can do: a flag, names, or a rule that is asked of a likelihood or a problem (`has` asks any).
+    """What a method can do: a flag, names, or a rule that is asked of a likelihood or a problem (`has` asks any)."""
 
-    Attributes
-    ----------
-    sampler : bool
-        Steps are draws: a run takes max_iter steps, without a tolerance, and gives chains.
-    point_estimate : bool
-        It gives no posterior; columns that the data do not show do not shrink by themselves, but follow the noise.
-    quick : bool
-        It may go before another method, as a pilot that finds a start and the columns.
-    learns_prior : bool
-        It can learn the rows' prior (`Problem.prior`).
-    side_information : bool
-        The rows' prior can depend on their features, and rows on each other.
-    local : bool
-        Rows may deviate along another mode, each by itself.
-    censors, thresholds, structural_zeros : bool
-        It knows what a censored value says; learns the thresholds between ordered levels, the share of such zeros.
-    censors_spikes : bool
-        Real values predict better if a spike at the least one is taken for a limit.
-    heteroscedastic : tuple of {"noise", "dispersion"}
-        What may differ from row to row, or from entry to entry.
-    weights : callable
-        ``weights(problem)``: entries of the problem may count as any number, not a whole one alone.
-    stores : callable
-        ``stores(likelihood)``: entries may lie on scratch.
-    streams, revisits : bool
-        It learns batch by batch; it can learn past entries again.
-    fixes_rows, workers : bool
-        Rows can stay as they are; workers of a cluster can do its sums.
-    passes_messages : bool
-        Kernels of the likelihood make messages of entries.
-    proposes_rows : callable
-        ``proposes_rows(likelihood)``: a sampler may turn rows down, since no variable makes entries Gaussian.
-    knows_sparse_rows : bool
-        It knows how little a row with few entries tells, so that variation which rows explain by chance costs little.
-    regrows : bool
-        Columns that a quick fit has shrunk nearly to nothing can grow again and follow the noise.
-    """
-
-    sampler: bool = False
+    sampler: bool = False  # steps are draws: a run takes max_iter steps, without a tolerance, and gives chains
+    # It gives no posterior; columns that the data do not show do not shrink by themselves, but follow the noise
     point_estimate: bool = False
-    quick: bool = False
-    learns_prior: bool = False
-    side_information: bool = False
-    local: bool = False
+    quick: bool = False  # it may go before another method, as a pilot that finds a start and the columns
+    learns_prior: bool = False  # it can learn the rows' prior (`Problem.prior`)
+    side_information: bool = False  # the rows' prior can depend on their features, and rows on each other
+    local: bool = False  # rows may deviate along another mode, each by itself
+    # It knows what a censored value says; learns the thresholds between ordered levels, the share of such zeros
     censors: bool = False
-    censors_spikes: bool = False
+    censors_spikes: bool = False  # real values predict better if a spike at the least one is taken for a limit
     thresholds: bool = False
     structural_zeros: bool = False
-    heteroscedastic: tuple[str, ...] = ()
+    heteroscedastic: tuple[str, ...] = ()  # what may differ from row to row, or from entry to entry
+    # ``weights(problem)``: entries of the problem may count as any number, not a whole one alone
     weights: Callable[[Any], bool] = lambda problem: problem.likelihood.levels is None
+    # ``stores(likelihood)``: entries may lie on scratch
     stores: Callable[[Likelihood], bool] = lambda likelihood: False
+    # It learns batch by batch; it can learn past entries again
     streams: bool = False
     revisits: bool = False
+    # Rows can stay as they are; workers of a cluster can do its sums
     fixes_rows: bool = False
     workers: bool = False
-    passes_messages: bool = False
+    passes_messages: bool = False  # kernels of the likelihood make messages of entries
+    # ``proposes_rows(likelihood)``: a sampler may turn rows down, since no variable makes entries Gaussian
     proposes_rows: Callable[[Likelihood], bool] = lambda likelihood: False
+    # It knows how little a row with few entries tells, so that variation which rows explain by chance costs little
     knows_sparse_rows: bool = False
-    regrows: bool = False
+    regrows: bool = False  # columns that a quick fit has shrunk nearly to nothing can grow again and follow the noise
 
     def has(self, capability: str, about: Any = None) -> bool:
         """Whether a method has a capability; `about` is one of the names, or what the rule is asked of."""
@@ -218,43 +141,28 @@ NONE = Capabilities()
 
 @dataclass(frozen=True)
 class Method(Generic[Prob, Opts, State]):
-    """One inference method for problems, settings and states of its own: plain functions, one file each.
-
-    Attributes
-    ----------
-    name : str
-    needs : tuple of str
-        The parts of a Likelihood that the method uses.
-    options : type
-        The record of the method's settings.
-    init, step, finish : Init, Step, Finish
-    source : str
-    capabilities : Capabilities
-    trial_sweeps : callable
-        ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
-        goes on; 0 for one start.
-    of_entries : callable
-        ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
-        written. A problem takes it to a run from another start, so that it is there once. None: nothing.
-    resume : callable
-        ``resume(state, problem, executor) -> state``: a state that comes from a file, with what its records say is made
-        again (``remade()``, names of fields).
-    ended : callable
-        ``ended(state)``: what is left of the state of a fit that has ended, for whoever tells of it: without lists of
-        the entries.
-    """
+    """One inference method for problems, settings and states of its own: plain functions, one file each."""
 
     name: str
-    needs: tuple[str, ...]
-    options: Callable[..., Opts]
-    init: Init[Prob, Opts, State]
-    step: Step[Prob, Opts, State]
-    finish: Finish[Prob, State]
+    needs: tuple[str, ...]  # the parts of a Likelihood that the method uses
+    options: Callable[..., Opts]  # the record of the method's settings
+    init: Callable[[Prob, Opts, Executor], State]  # the state before the first sweep
+    # One sweep: the next state, which may share arrays with the one before, and what the sweep reports
+    step: Callable[[State, Prob, Opts, Executor], tuple[State, Sweep]]
+    finish: Callable[[State, Prob], Any]  # of the last state a posterior, draws, or a point estimate
     source: str
     capabilities: Capabilities = NONE
+    # ``trial_sweeps(options) -> int``: sweeps, without a tolerance, that every random start gets before the best one
+    # goes on; 0 for one start
     trial_sweeps: Callable[[Any], int] = lambda options: 0
+    # ``of_entries(state)``: what a state has of the entries alone, whatever the start, or no sweep reads before it is
+    # written. A problem takes it to a run from another start, so that it is there once. None: nothing.
     of_entries: Callable[[Any], Any] = lambda state: None
+    # ``resume(state, problem, executor) -> state``: a state that comes from a file, with what its records say is made
+    # again (``remade()``, names of fields)
     resume: Callable[[Any, Any, Any], Any] = lambda state, problem, executor: state
+    # ``ended(state)``: what is left of the state of a fit that has ended, for whoever tells of it: without lists of the
+    # entries
     ended: Callable[[Any], Any] = lambda state: state
 
     def lacks(self, likelihood: Likelihood) -> list[str]:
@@ -274,9 +182,9 @@ AnyMethod = Method[Any, Any, Any]
 
 
 class LeftOut(NamedTuple):
-    """Entries, by their places (n,), and their log predictive densities (n,) by a fit that was not given them.
+    """Entries that a fit was not given, by place (n,), and their log densities by it and by the quick fit before it.
 
-    `quick` are those (n,) by the quick fit that went before it, `mean` and `variance` are of their latent values.
+    `mean` and `variance` (n,) are of their latent values.
     """
 
     place: np.ndarray

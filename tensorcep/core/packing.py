@@ -49,10 +49,7 @@ def diagonal(R: int) -> np.ndarray:
 
 
 def row_dims(shape: Sequence[int], rank: int, mode: int | None = None) -> dict[str, int]:
-    """The sizes of arrays of all rows: n rows, K modes, R columns, P numbers of a packed matrix.
-
-    There are also m parameters of the likelihood, one for all entries or one per row of a mode.
-    """
+    """Sizes of arrays of all rows: n rows, K modes, R columns, P packed numbers, m parameters of the likelihood."""
     shape = check_shape(shape)
     sizes = {"n": sum(shape), "K": len(shape), "R": rank, "P": rank * (rank + 1) // 2}
     return {**sizes, "m": 1 if mode is None else shape[mode]}

@@ -130,10 +130,7 @@ def _above_zero(s, low, high):
 
 @block_kernel
 def interval_normal(s, low, high):
-    """A standard normal draw given that it is between low and high (Robert 1995, Statistics and Computing 5).
-
-    At least a third of the proposals are taken.
-    """
+    """A standard normal draw between low and high (Robert 1995): at least a third of the proposals are taken."""
     if low >= 0.0:
         return _above_zero(s, low, high)
     if high <= 0.0:
@@ -175,10 +172,7 @@ CHAINS = 1 << 16
 
 
 class RandomStream(IntEnum):
-    """What is drawn. Rows of mode k have the compiled stream k.
-
-    The first eleven are streams of numpy, which are drawn from once for every sweep and chain; the others are compiled.
-    """
+    """What is drawn: first by numpy, once a sweep and chain; then compiled, where rows of mode k have the stream k."""
 
     PRECISION = 2
     DISPERSION = 3

@@ -20,14 +20,7 @@ STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:0.9em;margin:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Summary:
-    """Facts by name, and tables by title.
-
-    Attributes
-    ----------
-    title : str
-    facts : dict of str
-    tables : dict of DataFrame
-    """
+    """Facts by name, and tables by title."""
 
     title: str
     facts: dict[str, str]
@@ -45,10 +38,9 @@ class Summary:
 
     def to_html(self) -> str:
         """A heading, a table of facts and the tables, without a page around them."""
-        facts = "".join(
-            f"<tr><th style='text-align:left;padding-right:1em'>{_escape(name)}</th><td>{_escape(text)}</td></tr>"
-            for name, text in self.facts.items()
-        )
+        cell, facts = "<tr><th style='text-align:left;padding-right:1em'>", ""
+        for name, text in self.facts.items():
+            facts += f"{cell}{_escape(name)}</th><td>{_escape(text)}</td></tr>"
         parts = [f"<h2>{_escape(self.title)}</h2>", f"<table style='{STYLE}'>{facts}</table>"]
         for title, table in self.tables.items():
             drawn = table.to_html(index=False, float_format=lambda x: f"{x:.3g}", border=0, justify="left")
@@ -81,13 +73,8 @@ def arviz_container(groups: Groups, coords: Mapping[str, Any], method: str, appr
     """
     arviz = optional_module("arviz", "to_arviz", "'tensorcep[arviz]'")
     xarray = optional_module("xarray", "to_arviz", "'tensorcep[arviz]'")
-    attributes = {
-        "inference_library": "tensorcep",
-        "inference_library_version": __version__,
-        "method": method,
-        "approximate": int(approximate),
-        "draws": APPROXIMATE if approximate else SAMPLED,
-    }
+    attributes: dict[str, Any] = {"inference_library": "tensorcep", "inference_library_version": __version__}
+    attributes |= {"method": method, "approximate": int(approximate), "draws": APPROXIMATE if approximate else SAMPLED}
     datasets = {}
     for group, variables in groups.items():
         sizes = {name: n for dims, array in variables.values() for name, n in zip(dims, array.shape, strict=True)}
@@ -109,11 +96,7 @@ CONTEXT = "_callback_fit_ctx"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Nothing:
-    """What an earlier scikit-learn supports."""
-
-
-CallbackSupportMixin: Any = _Nothing if _sklearn is None else _sklearn.CallbackSupportMixin
+CallbackSupportMixin: Any = type("Nothing", (), {}) if _sklearn is None else _sklearn.CallbackSupportMixin
 
 
 def with_callbacks(method: F) -> F:

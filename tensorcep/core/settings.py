@@ -87,27 +87,14 @@ Record = TypeVar("Record", bound=Settings)
 
 @dataclass(frozen=True)
 class Engines(Generic[Record]):
-    """The methods of a family of models.
+    """The methods of a family of models."""
 
-    Attributes
-    ----------
-    records : dict
-        The settings that a method's name stands for.
-    otherwise : str
-        The method that errors name where no other fits.
-    home : str
-        The module that has the records, as errors tell it; "" where they are names of the package itself.
-    moved : tuple of str
-        Parameters that estimators once had, and that are settings of the method; `method_options` held several.
-    renamed : dict
-        Settings that these parameters called otherwise.
-    """
-
-    records: Mapping[str, Record]
-    otherwise: str
-    home: str = ""
+    records: Mapping[str, Record]  # the settings that a method's name stands for
+    otherwise: str  # the method that errors name where no other fits
+    home: str = ""  # the module that has the records, as errors tell it; "" where they are names of the package itself
+    # Parameters that estimators once had, and that are settings of the method; `method_options` held several
     moved: tuple[str, ...] = ("method_options",)
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)  # settings that these parameters called otherwise
 
     def settings_of(self, method: Any) -> Record:
         """The settings of a method that is given by name, or as a record of settings, which is checked."""
@@ -156,10 +143,7 @@ class _OfInit:
 
 
 class TakesMethod:
-    """An estimator, by inheritance beside it, whose parameter `method` is a name or a record of settings.
-
-    The constructor's signature stays that of `__init__`.
-    """
+    """An estimator, by inheritance beside it, whose `method` is a name or a record; its signature is `__init__`'s."""
 
     __signature__ = _OfInit()
 
@@ -229,10 +213,7 @@ class ScoresUnmasked:
 
 
 def fill_docstring(cls: type, texts: Mapping[str, str]) -> None:
-    """Put texts, indented as they would stand there, for the words that hold their place in the docstring of a class.
-
-    Python 3.13 takes the indentation off a docstring, earlier ones leave it.
-    """
+    """Put texts, indented as there, for the words that hold their place in a class's docstring, which 3.13 dedents."""
     documentation = inspect.cleandoc(cls.__doc__ or "")  # python -OO has none
     for word, text in texts.items():
         documentation = documentation.replace(word, text.strip().replace("\n    ", "\n"))

@@ -48,10 +48,7 @@ BYTES_READ = [0]
 
 
 class Sheet:
-    """Arrays of float64 of these shapes that are made some rows at a time, and left in a file as they are made.
-
-    Without a path, or room, they are kept here, and given as they are.
-    """
+    """Arrays of float64 that are made some rows at a time, in a file; without a path, or room, they are kept here."""
 
     def __init__(self, path: str | None, shapes: Sequence[tuple[int, ...]]):
         self._path, self._shapes = path, list(shapes)
@@ -73,8 +70,11 @@ class Sheet:
                 while len(bits):
                     written = os.pwrite(self._handle, bits, at)
                     bits, at = bits[written:], at + written
-            except OSError:
-                self._take_back()
+            except OSError:  # there is no more room: what was written is kept here
+                self._arrays = [np.zeros(shape) for shape in self._shapes]
+                for array, begin in zip(self._arrays, self._begin, strict=False):
+                    os.preadv(self._handle, [array.reshape(-1).view(np.uint8).data], begin)
+                self.drop()
         if self._arrays is not None:
             self._arrays[n][first : first + len(rows)] = rows
 
@@ -84,9 +84,7 @@ class Sheet:
             return list(self._arrays)
         os.close(self._handle)
         self._handle = -1
-        os.replace(
-            self._temporary, str(self._path)
-        )  # nobody sees a part of it, and who writes it again writes the same
+        os.replace(self._temporary, str(self._path))  # nobody sees a part of it; written again it is the same
         places = zip(self._begin, self._shapes, strict=False)
         return [SharedArray(str(self._path), begin, shape, os.getpid()) for begin, shape in places]
 
@@ -96,13 +94,6 @@ class Sheet:
             os.close(self._handle)
             self._handle = -1
             remove([self._temporary])
-
-    def _take_back(self) -> None:
-        """Keep here what was written: there is no more room."""
-        self._arrays = [np.zeros(shape) for shape in self._shapes]
-        for array, begin in zip(self._arrays, self._begin, strict=False):
-            os.preadv(self._handle, [array.reshape(-1).view(np.uint8).data], begin)
-        self.drop()
 
 
 def share(path: str | None, arrays: Sequence[np.ndarray]) -> list[Payload]:

@@ -76,13 +76,6 @@ class EPResult(NamedTuple):
     trace: dict[str, np.ndarray]
 
 
-class _Sweep(NamedTuple):
-    change: float
-    log_evidence: float
-    skipped: int
-    seconds: float
-
-
 @dataclass(frozen=True)
 class GaussianEP:
     """Gaussian EP: prior N(prior_mean, prior_cov) times one likelihood term per row of X.
@@ -189,22 +182,28 @@ class GaussianEP:
             sites = term.sites_at_mode()
         sites = term.start_sites(sites)
         state = _posterior(design, sites, rough=True)
-        sweeps: list[_Sweep] = []
-        while len(sweeps) < max_iter and not (sweeps and sweeps[-1].change < tol and not sweeps[-1].skipped):
+        trace: dict[str, list[float]] = {name: [] for name in ("change", "log_evidence", "skipped", "seconds")}
+        changes, change, skipped = trace["change"], np.inf, 0
+        while len(changes) < max_iter and not (change < tol and not skipped):
             begin = time.perf_counter()
-            step = _sequential if self.schedule == "sequential" else _parallel
-            least = 0.1 * max(tol, SETTLED * sweeps[-1].change if sweeps else SETTLED)
-            sites, state, change, skipped = step(design, term, sites, state, damping, least)
-            if state.rough and (change < tol or len(sweeps) + 1 == max_iter):
+            if self.schedule == "sequential":  # the posterior is made afresh, so that rounding does not add up
+                sites = Sites(*(part.copy() for part in sites))
+                change, skipped = term.sweep(sites, state.mean.copy(), state.cov.copy(), damping)
                 state = _posterior(design, sites)
-            if self.damping is None and sweeps and change >= sweeps[-1].change:
+            else:
+                least = 0.1 * max(tol, SETTLED * changes[-1] if changes else SETTLED)
+                sites, state, change, skipped = _parallel(design, term, sites, state, damping, least)
+            if state.rough and (change < tol or len(changes) + 1 == max_iter):
+                state = _posterior(design, sites)
+            if self.damping is None and changes and change >= changes[-1]:
                 damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
-            sweeps.append(_Sweep(change, state.log_evidence, skipped, time.perf_counter() - begin))
-        last = sweeps[-1]
+            told = change, state.log_evidence, skipped, time.perf_counter() - begin
+            for numbers, number in zip(trace.values(), told, strict=True):
+                numbers.append(number)
         mean, cov = design.weights(state.mean, state.cov)
-        trace = {name: np.array([getattr(s, name) for s in sweeps], dtype=np.float64) for name in _Sweep._fields}
-        converged = last.change < tol and not last.skipped
-        return EPResult(mean, cov, last.log_evidence, sites, len(sweeps), converged, last.skipped, trace)
+        arrays, n_iter = {name: np.array(numbers, dtype=np.float64) for name, numbers in trace.items()}, len(changes)
+        converged = change < tol and not skipped
+        return EPResult(mean, cov, state.log_evidence, sites, n_iter, converged, skipped, arrays)
 
 
 def _term_of(
@@ -230,19 +229,10 @@ def _posterior(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussia
     return state
 
 
-def _sequential(
-    design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
-) -> tuple[Sites, Gaussian, float, int]:
-    """One sequential sweep; the posterior is then made afresh from the sites, so that rounding does not add up."""
-    del least
-    sites = Sites(*(part.copy() for part in sites))
-    change, skipped = term.sweep(sites, state.mean.copy(), state.cov.copy(), damping)
-    return sites, _posterior(design, sites), change, skipped
+Step = tuple[Sites, Gaussian, float, int]  # sites, their posterior, the largest change, and how many were left out
 
 
-def _parallel(
-    design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float
-) -> tuple[Sites, Gaussian, float, int]:
+def _parallel(design: DesignRows, term: Any, sites: Sites, state: Gaussian, damping: float, least: float) -> Step:
     """All sites from one posterior; the step is halved until the new posterior is a Gaussian."""
     f, s = design.latent(state)
     if not design.vector:
@@ -286,20 +276,10 @@ def _settle(
 
 
 class Functions(NamedTuple):
-    """The posterior of f: mean K a and covariance (prior) - K B K, K the covariances with the training points.
+    """The posterior of f: mean K a, covariance (prior) - K B K, K that with the training points; no K is inverted."""
 
-    So no kernel matrix is inverted.
-
-    Attributes
-    ----------
-    dual : (n,) float64
-        a.
-    cov : (n, n) float64
-        B.
-    """
-
-    dual: np.ndarray
-    cov: np.ndarray
+    dual: np.ndarray  # (n,): a
+    cov: np.ndarray  # (n, n): B
 
     def latent(self, K: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at points whose covariances with the training points, and variances, are

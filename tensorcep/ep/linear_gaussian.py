@@ -47,10 +47,7 @@ def write_quadratic(start, column, value, cov, result):
 
 
 def weighted_gram(rows: Any, weight: np.ndarray) -> np.ndarray:
-    """A' diag(weight) A (d, d) float64, symmetric to the last bit; weights may be negative.
-
-    Dense rows of single precision are multiplied in it.
-    """
+    """A' diag(weight) A (d, d), symmetric to the last bit; weights may be negative, dense rows of single precision."""
     if sparse.issparse(rows):
         total = np.zeros((rows.shape[1], rows.shape[1]))
         add_weighted(rows.indptr, rows.indices, rows.data, weight, total)
@@ -89,30 +86,15 @@ MOST_SPREAD = 1e4
 
 
 class DesignRows(NamedTuple):
-    """Rows a_i = L'x_i in the coordinates of u.
+    """Rows a_i = L'x_i in the coordinates of u."""
 
-    Attributes
-    ----------
-    rows : (n k, r) float64, dense or CSR
-    k : int
-        Rows per term; 1 for terms of one latent value.
-    vector : bool
-        Whether latent values are vectors (even of length 1).
-    offset : (n k,) float64
-        X m0.
-    prior_mean : (d,) float64
-    root : (d,) or (d, r) float64
-        L, or its diagonal.
-    rough : (n, r) float32 or None
-        The rows in single precision, whose products take half the time (`with_rough`).
-    """
-
-    rows: Any
-    k: int
-    vector: bool
-    offset: np.ndarray
-    prior_mean: np.ndarray
-    root: np.ndarray
+    rows: Any  # (n k, r) dense or CSR
+    k: int  # rows per term; 1 for terms of one latent value
+    vector: bool  # whether latent values are vectors (even of length 1)
+    offset: np.ndarray  # (n k,): X m0
+    prior_mean: np.ndarray  # (d,)
+    root: np.ndarray  # (d,) or (d, r): L, or its diagonal
+    # (n, r) float32 or None: the rows in single precision, whose products take half the time (`with_rough`)
     rough: np.ndarray | None = None
 
     def with_rough(self) -> DesignRows:
@@ -129,10 +111,7 @@ class DesignRows(NamedTuple):
         return self.prior_mean + self.root @ mean, self.root @ cov @ self.root.T
 
     def latent(self, state: Gaussian) -> tuple[np.ndarray, np.ndarray]:
-        """Return means (n k,), and variances (n,) or, for vectors, covariances (n, k, k) of f.
-
-        Variances under a rough state are rough.
-        """
+        """Means (n k,), and variances (n,) (rough under a rough state) or, for vectors, covariances (n, k, k) of f."""
         f = self.offset + self.rows @ state.mean
         if state.rough and self.rough is not None:
             return f, quadratic_forms(self.rough, state.cov, state.factor)
@@ -143,10 +122,7 @@ class DesignRows(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """Mean and covariance of u, the log of the integral of prior times sites, and a lower triangle F with F'F = cov.
-
-    `rough` says that it was made in single precision.
-    """
+    """Mean and cov = F'F of u, the log integral of prior times sites, lower F; `rough`: made in single precision."""
 
     mean: np.ndarray
     cov: np.ndarray

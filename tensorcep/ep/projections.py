@@ -94,7 +94,6 @@ def power_tilted(address, y, m, v, theta, power, one):
 #
 # The mean is that of EP; the standard deviation is the integral of phi(Phi^-1(F(f))) over f, with F the distribution
 # function of likelihood times cavity. It is never larger than EP's.
-#
 # Source: Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian
 # processes, eq. 7. Where we differ: F by quadrature for any likelihood, instead of look-up tables of 320 MB.
 
@@ -177,19 +176,15 @@ def _parts(length: np.ndarray, jump: bool) -> np.ndarray:
     return np.concatenate([np.zeros((len(length), 1)), upto / upto[:, -1:]], axis=1)
 
 
-def _edges(tilted: Tilted, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Ends of the panels (n, 2 PANELS + 1), finer towards 0, where a likelihood of labels has its slope or its jump."""
+def _standard_deviation(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    (node, weight, upto), n, (low, high) = _rule(), len(mean), _span(tilted, mean, sd)
+    # panels are finer towards 0, where a likelihood of labels has its slope or its jump
     inside = (low < 0.0) & (high > 0.0)
     middle, jump = np.where(inside, 0.0, 0.5 * (low + high)), tilted.record.loglik is None
     left, right = middle - low, high - middle
     below = middle[:, None] - left[:, None] * _parts(left, jump)[:, ::-1]
     above = middle[:, None] + right[:, None] * _parts(right, jump)
-    return np.concatenate([below, above[:, 1:]], axis=1)
-
-
-def _standard_deviation(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    (node, weight, upto), n = _rule(), len(mean)
-    edges = _edges(tilted, *_span(tilted, mean, sd))
+    edges = np.concatenate([below, above[:, 1:]], axis=1)  # (n, 2 PANELS + 1)
     half = 0.5 * np.diff(edges, axis=1)
     f = (edges[:, :-1] + half)[:, :, None] + half[:, :, None] * node
     value = tilted.log_density(f.reshape(n, -1))
@@ -206,10 +201,7 @@ def _standard_deviation(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> np.
 
 
 def standard_deviations(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """Standard deviations (n,) of the nearest Gaussians, by quadrature; alpha and beta as `Likelihood.tilted` has them.
-
-    Relative errors are about 1e-14 for likelihoods without jumps.
-    """
+    """Standard deviations (n,) of the nearest Gaussians, by quadrature, to 1e-14 for likelihoods without jumps."""
     mean, sd = tilted.m + tilted.v * alpha, np.sqrt(np.maximum(tilted.v * (1.0 - tilted.v * beta), 1e-300))
     result = np.empty_like(mean)
     for first in range(0, len(mean), CHUNK):
@@ -229,24 +221,17 @@ def _probit_table() -> np.ndarray:
     ratio = standard_deviations(Tilted(PROBIT, y, y, m, v), alpha, beta) / np.sqrt(v * (1.0 - v * beta))
     values = (ratio - 1.0).reshape(TABLE_SIZE)
     for axis, n in enumerate(TABLE_SIZE):
-        points = np.cos(np.pi * (np.arange(n) + 0.5) / n)
-        values = np.moveaxis(
-            np.linalg.solve(chebyshev.chebvander(points, n - 1), np.moveaxis(values, axis, 0)), 0, axis
-        )
+        basis = chebyshev.chebvander(np.cos(np.pi * (np.arange(n) + 0.5) / n), n - 1)
+        values = np.moveaxis(np.linalg.solve(basis, np.moveaxis(values, axis, 0)), 0, axis)
     return values
 
 
 def deviations_by_table(tilted: Tilted, alpha: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """As `standard_deviations`, for the probit: a table of 1344 numbers, within 3e-5 of the ratio to EP's.
-
-    Points outside the table are integrated. The table is made when it is first needed.
-    """
+    """As `standard_deviations` for the probit, within 3e-5: by a table of 1344 numbers, outside of it by quadrature."""
     k, log_s = tilted.y * tilted.m / np.sqrt(1.0 + tilted.v), 0.5 * np.log10(tilted.v)
     inside = (np.abs(k) <= K_RANGE) & (np.abs(log_s) <= LOG_S_RANGE)
-    sides = [
-        chebyshev.chebvander(np.where(inside, a, 0.0), n - 1)
-        for a, n in zip((k / K_RANGE, log_s / LOG_S_RANGE), TABLE_SIZE, strict=True)
-    ]
+    scaled = zip((k / K_RANGE, log_s / LOG_S_RANGE), TABLE_SIZE, strict=True)
+    sides = [chebyshev.chebvander(np.where(inside, a, 0.0), n - 1) for a, n in scaled]
     ratio = 1.0 + np.einsum("nk,nk->n", sides[0] @ _probit_table(), sides[1])
     result = ratio * np.sqrt(np.maximum(tilted.v * (1.0 - tilted.v * beta), 0.0))
     if not inside.all():

@@ -28,12 +28,7 @@ TOL = 1e-5
 class Terms:
     """Likelihood terms of n latent values, whatever these are functions of.
 
-    Parameters
-    ----------
-    power : float
-        The power of a term that is refined at a time.
-    rule : {"quadrature", "table"}, optional
-        Project in the Wasserstein distance (quantile propagation), by this rule; otherwise by moments.
+    A `power` of each is refined at a time; a `rule` ("quadrature", "table") projects in the Wasserstein distance.
     """
 
     def __init__(self, record: Likelihood, y: Any, theta: Any, power: float = 1.0, rule: str | None = None):
@@ -41,10 +36,15 @@ class Terms:
         if getattr(record, part) is None:
             fail_value(f"EP with power={power:g} needs {part}, which the likelihood {record.name!r} does not have.")
         y = record.check_y(y)
-        theta = _parameters(record.default_theta if theta is None else theta, len(y))
+        numbers = np.asarray(record.default_theta if theta is None else theta, dtype=np.float64)
+        numbers = np.full(len(y), float(numbers)) if numbers.ndim == 0 else numbers
+        numbers = check_matrix("theta", numbers[:, None] if numbers.ndim == 1 else numbers)
+        if len(numbers) != len(y):
+            must = f"be one number, or hold a row for each of the {len(y)} observations"
+            fail_value(f"theta must {must}; got {len(numbers)}.")
         signature = TILTED_SIGNATURE if power == 1.0 else LOGLIK_SIGNATURE
         self.record, self._rule = record, rule
-        self.term = Term(y, theta, address_of(getattr(record, part), signature), power)
+        self.term = Term(y, numbers.ravel(), address_of(getattr(record, part), signature), power)
         m, v, logz, alpha, beta = (np.empty(len(y)) for _ in range(5))
         self.work = SweepBuffers(m, v, logz, alpha, beta, np.empty(0), np.empty(1), np.empty(1), np.empty((4, 1)))
 
@@ -107,10 +107,7 @@ class CompiledTerm(Terms):
         self.work = self.work._replace(h=np.empty(design.rows.shape[1]))
 
     def sites_at_mode(self) -> Sites | None:
-        """Sites of Laplace's approximation, near the mode of the posterior; None for a likelihood without slopes.
-
-        They are Gaussians in f of the log likelihood's slope and curvature there; flat where it is not concave.
-        """
+        """Sites of Laplace's approximation near the mode, flat where it is not concave; None without a `loglik`."""
         record, y, theta, design = self.record, self.term.y, self.term.theta, self._design
         if record.loglik is None:
             return None
@@ -130,21 +127,10 @@ class CompiledTerm(Terms):
 
     def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
         """Refine the sites in order, in place; return the largest change and how many were left out."""
-        if self._rule is not None:
-            return self._projected_sweep(sites, mean, cov, damping)
-        change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
-        return float(change), int(skipped)
-
-    @cached_property
-    def _rows(self) -> DesignInRows:
-        rows = self._design.rows
-        if not sparse.issparse(rows):
-            rows = sparse.csr_matrix(rows)
-        return DesignInRows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
-
-    def _projected_sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
-        """`sweep` with a projection that is no kernel."""
-        worst, left_out = 0.0, 0
+        if self._rule is None:
+            change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
+            return float(change), int(skipped)
+        worst, left_out = 0.0, 0  # with a projection that is no kernel
         start, column, value, offset = self._rows
         for i in range(len(offset)):
             at = slice(start[i], start[i + 1])
@@ -158,18 +144,12 @@ class CompiledTerm(Terms):
             cov -= dtau / (1.0 + dtau * s) * np.outer(h, h)
         return worst, left_out
 
-
-def _parameters(theta: Any, n: int) -> np.ndarray:
-    """Parameters as one flat array, those of an entry side by side."""
-    array = np.asarray(theta, dtype=np.float64)
-    if array.ndim == 0:
-        array = np.full(n, float(array))
-    if array.ndim == 1:
-        array = array[:, None]
-    array = check_matrix("theta", array)
-    if array.shape[0] != n:
-        fail_value(f"theta must be one number, or hold a row for each of the {n} observations; got {array.shape[0]}.")
-    return array.ravel()
+    @cached_property
+    def _rows(self) -> DesignInRows:
+        rows = self._design.rows
+        if not sparse.issparse(rows):
+            rows = sparse.csr_matrix(rows)
+        return DesignInRows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
 
 
 # Compiled sweeps of Gaussian EP over sites on f_i = offset_i + a_i'u, u ~ N(0, I) a priori.
@@ -188,10 +168,7 @@ class DesignInRows(NamedTuple):
 
 
 class Term(NamedTuple):
-    """The likelihood terms: observations, parameters (the same number for every entry) and kernels by address.
-
-    `address` is that of `tilted`, or that of `loglik` when the power is not 1.
-    """
+    """Observations, parameters (as many for every entry), and the address of `tilted`, or of `loglik` for a power."""
 
     y: np.ndarray
     theta: np.ndarray
@@ -221,22 +198,18 @@ def block_moments(term, first, last, work):
     p = term.theta.shape[0] // n
     y, theta = term.y[first:last], term.theta[p * first : p * last]
     if term.power == 1.0:
-        call_tilted(
-            term.address, y, work.m[:size], work.v[:size], theta, work.logz[:size], work.alpha[:size], work.beta[:size]
-        )
+        m, v, logz, alpha, beta = work.m[:size], work.v[:size], work.logz[:size], work.alpha[:size], work.beta[:size]
+        call_tilted(term.address, y, m, v, theta, logz, alpha, beta)
         return
     for j in range(size):
-        work.logz[j], work.alpha[j], work.beta[j] = power_tilted(
-            term.address, y[j : j + 1], work.m[j], work.v[j], theta[p * j : p * (j + 1)], term.power, work.one
-        )
+        y_j, theta_j = y[j : j + 1], theta[p * j : p * (j + 1)]
+        found = power_tilted(term.address, y_j, work.m[j], work.v[j], theta_j, term.power, work.one)
+        work.logz[j], work.alpha[j], work.beta[j] = found
 
 
 @kernel
 def cavities(first, last, f, s, term, old, work):
-    """Write the cavities of the sites first..last to work.m, work.v; the variance is -1 where there is none.
-
-    It is 0 where f is known, as for a row of zeros.
-    """
+    """Write the cavities of sites first..last to work.m, work.v: v is -1 where there is none, 0 where f is known."""
     for j in range(last - first):
         m, v = cavity(f[j], s[j], old.tau[first + j], old.nu[first + j], term.power)
         good = 0.0 <= v < np.inf and abs(m) < np.inf
@@ -347,10 +320,7 @@ class FunctionTerm:
         return Sites(*(np.array(part, dtype=np.float64) for part in sites))
 
     def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
-        """Refine the sites in order, in place; return the largest change and how many were left out.
-
-        Source: Minka (2008), eqs 95-116.
-        """
+        """Refine sites in order, in place; the largest change, and how many were left out (Minka 2008, eqs 95-116)."""
         old = self._as_blocks(sites)
         worst, skipped, eye = 0.0, 0, np.eye(self._k)
         for i, rows in enumerate(self._rows):
@@ -396,8 +366,11 @@ class FunctionTerm:
         site_tau = _symmetric(np.linalg.solve((eye - v @ beta).T, beta.T).T)
         site_nu = alpha + site_tau @ (m + v @ alpha)
         dtau, dnu = site_tau / power - tau, site_nu / power - nu
-        change, least = _change(f, s, dtau, dnu)
-        if least < LEAST_PRECISION:
+        values, axes = np.linalg.eigh(s)  # `ep.sites.site_change` along the principal axes of s
+        root = axes * np.sqrt(np.maximum(values, 0.0))
+        precision = np.linalg.eigvalsh(root.T @ dtau @ root)
+        change = float(max(np.abs(precision).max(), np.abs(root.T @ (dnu - dtau @ f)).max()))
+        if 1.0 + precision.min() < LEAST_PRECISION:
             dtau, dnu = min(power, 1.0) * dtau, min(power, 1.0) * dnu
         new_tau, new_nu = tau + (1.0 - damping) * dtau, nu + (1.0 - damping) * dnu
         # log of the integral of N(f; m, v) exp(nu'f - f'tau f / 2)
@@ -414,9 +387,8 @@ class FunctionTerm:
         logz, alpha, beta = self._tilted(self._y[i], m, v)
         alpha, beta = np.asarray(alpha, dtype=np.float64), np.asarray(beta, dtype=np.float64)
         if alpha.shape != m.shape or beta.shape != v.shape:
-            fail_value(
-                f"tilted must return alpha of shape {m.shape} and beta {v.shape}; got {alpha.shape, beta.shape}."
-            )
+            got = alpha.shape, beta.shape
+            fail_value(f"tilted must return alpha of shape {m.shape} and beta {v.shape}; got {got}.")
         return float(logz), alpha, _symmetric(beta)
 
 
@@ -426,12 +398,3 @@ def _symmetric(a: np.ndarray) -> np.ndarray:
 
 def _is_positive(a: np.ndarray) -> bool:
     return bool(np.isfinite(a).all() and np.linalg.eigvalsh(a)[0] > 0.0)
-
-
-def _change(f: np.ndarray, s: np.ndarray, dtau: np.ndarray, dnu: np.ndarray) -> tuple[float, float]:
-    """As `ep.sites.site_change`, along the principal axes of s; and the least part of a precision left."""
-    values, axes = np.linalg.eigh(s)
-    root = axes * np.sqrt(np.maximum(values, 0.0))
-    precision = np.linalg.eigvalsh(root.T @ dtau @ root)
-    change = max(np.abs(precision).max(), np.abs(root.T @ (dnu - dtau @ f)).max())
-    return float(change), float(1.0 + precision.min())

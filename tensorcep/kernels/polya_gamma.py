@@ -50,12 +50,8 @@ def share_above(z: float, rate: float) -> float:
 
 
 _right_share = block_kernel(share_above)
-_KNOWN = np.array(
-    [
-        share_above(n / KNOWN_IN_UNIT, 0.5 * (n / KNOWN_IN_UNIT) ** 2 + PI * PI / 8.0)
-        for n in range(MOST_KNOWN * KNOWN_IN_UNIT + 2)
-    ]
-)
+_GRID = [n / KNOWN_IN_UNIT for n in range(MOST_KNOWN * KNOWN_IN_UNIT + 2)]
+_KNOWN = np.array([share_above(z, 0.5 * z**2 + PI * PI / 8.0) for z in _GRID])
 
 
 @block_kernel

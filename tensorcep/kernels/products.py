@@ -13,6 +13,7 @@ from numba import types
 from numba.core import cgutils
 
 from tensorcep.core.compile import block_kernel, emitted_by
+from tensorcep.kernels.rank_update import array_rule
 from tensorcep.kernels.slots_rules import FLAGS, emit_loop
 
 # Numbers of a vector, an AVX-512 register or two AVX2 ones: rows have a multiple of it.
@@ -28,28 +29,21 @@ def padded_width(n: int) -> int:
     return -(-n // WIDTH) * WIDTH
 
 
-def _sum_of_products(table: Any, *rest: Any) -> Any:
-    signature = types.float64(table, *[types.intp] * len(rest))
+@array_rule(types.float64)
+def _sum_of_products(builder, table, a, b, c, n):
+    starts = [builder.gep(table, [start], inbounds=True) for start in (a, b, c)]
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, value=args[0]).data
-        starts = [builder.gep(data, [start], inbounds=True) for start in args[1:4]]
+    def body(q: Any, totals: list[Any]) -> list[Any]:
+        at = builder.mul(q, ir.Constant(q.type, WIDTH))
+        places = [builder.bitcast(builder.gep(start, [at], inbounds=True), _VECTOR.as_pointer()) for start in starts]
+        x, y, z = (builder.load(place, align=8) for place in places)
+        product = builder.fmul(builder.fmul(x, y, flags=FLAGS), z, flags=FLAGS)
+        return [builder.fadd(totals[0], product, flags=FLAGS)]
 
-        def body(q: Any, totals: list[Any]) -> list[Any]:
-            at = builder.mul(q, ir.Constant(q.type, WIDTH))
-            places = [
-                builder.bitcast(builder.gep(start, [at], inbounds=True), _VECTOR.as_pointer()) for start in starts
-            ]
-            x, y, z = (builder.load(place, align=8) for place in places)
-            product = builder.fmul(builder.fmul(x, y, flags=FLAGS), z, flags=FLAGS)
-            return [builder.fadd(totals[0], product, flags=FLAGS)]
-
-        (total,) = emit_loop(builder, args[4], [ir.Constant(_VECTOR, [0.0] * WIDTH)], body)
-        kind = ir.FunctionType(_DOUBLE, [_DOUBLE, _VECTOR])
-        add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{WIDTH}f64")
-        return builder.call(add_up, [ir.Constant(_DOUBLE, 0.0), total], fastmath=FLAGS)
-
-    return signature, codegen
+    (total,) = emit_loop(builder, n, [ir.Constant(_VECTOR, [0.0] * WIDTH)], body)
+    kind = ir.FunctionType(_DOUBLE, [_DOUBLE, _VECTOR])
+    add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{WIDTH}f64")
+    return builder.call(add_up, [ir.Constant(_DOUBLE, 0.0), total], fastmath=FLAGS)
 
 
 @emitted_by(_sum_of_products)

@@ -44,20 +44,43 @@ def vector_at(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
 
 def everywhere(builder: Any, number: Any) -> Any:
     """One number in all places of a vector."""
-    nothing, mask = (
-        ir.Constant(VECTOR, ir.Undefined),
-        ir.Constant(ir.VectorType(ir.IntType(32), COLUMNS), [0] * COLUMNS),
-    )
-    x = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
+    nothing, whole = ir.Constant(VECTOR, ir.Undefined), ir.IntType(32)
+    mask = ir.Constant(ir.VectorType(whole, COLUMNS), [0] * COLUMNS)
+    x = builder.insert_element(nothing, number, ir.Constant(whole, 0))
     return builder.shuffle_vector(x, nothing, mask)
 
 
-def data_of(context: Any, builder: Any, signature: Any, args: Any) -> list[Any]:
-    """The arguments, arrays as pointers to their first numbers."""
-    return [
-        context.make_array(kind)(context, builder, value=value).data if isinstance(kind, types.Array) else value
-        for kind, value in zip(signature.args, args, strict=True)
-    ]
+def array_rule(result: Any = types.void) -> Any:
+    """Make a rule (see `emitted_by`) of ``emit(builder, *arguments)``; arrays are pointers to their first numbers."""
+
+    def make(emit: Any) -> Any:
+        def rule(*kinds: Any) -> Any:
+            taken = [types.float64 if isinstance(kind, types.Float) else types.intp for kind in kinds]
+            taken = [kind if isinstance(kind, types.Array) else one for kind, one in zip(kinds, taken, strict=True)]
+
+            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                data = list(args)
+                for place, kind in enumerate(signature.args):
+                    if isinstance(kind, types.Array):
+                        data[place] = context.make_array(kind)(context, builder, value=args[place]).data
+                found = emit(builder, *data)
+                return context.get_dummy_value() if result is types.void else found
+
+            return result(*taken), codegen
+
+        return rule
+
+    return make
+
+
+def _each_vector(builder: Any, n: Any, rows: Any, body: Any, *start: Any) -> list[Any]:
+    """Emit ``totals = body(totals, *pointers)`` for vectors of n numbers of `rows`, arrays and their first numbers."""
+
+    def step(q: Any, totals: list[Any]) -> list[Any]:
+        at = builder.mul(q, ir.Constant(q.type, COLUMNS))
+        return body(totals, *(vector_at(builder, array, builder.add(first, at)) for array, first in rows))
+
+    return emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), list(start), step)
 
 
 def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) -> None:
@@ -73,11 +96,8 @@ def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) 
         lines = [builder.mul(x[3], ir.Constant(first.type, r)) for r in range(ROWS)]
         rows = [_number(builder, x[0], builder.add(first, line)) for line in lines]
         rows += [] if factors is None else [_number(builder, factors, q)]
-        pairs = zip(totals, rows, strict=True)
-        return [
-            emit_add_product(builder, total, everywhere(builder, builder.load(row, align=8)), column)
-            for total, row in pairs
-        ]
+        factor = (everywhere(builder, builder.load(row, align=8)) for row in rows)
+        return [emit_add_product(builder, total, one, column) for total, one in zip(totals, factor, strict=True)]
 
     totals = emit_loop(builder, n, [builder.load(pointer, align=8) for pointer in tile], body)
     for pointer, total in zip(tile, totals, strict=True):
@@ -88,31 +108,15 @@ def _lines(builder: Any, out: Any, o: Any, stride: Any) -> list[Any]:
     return [vector_at(builder, out, builder.add(o, builder.mul(stride, ir.Constant(o.type, r)))) for r in range(ROWS)]
 
 
-def _tile_sums(
-    n: Any, x: Any, i: Any, x_step: Any, line: Any, y: Any, j: Any, y_step: Any, out: Any, o: Any, stride: Any
-) -> Any:
-    signature = types.void(types.intp, x, *[types.intp] * 3, y, *[types.intp] * 2, out, *[types.intp] * 2)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        n, x, i, x_step, line, y, j, y_step, out, o, stride = data_of(context, builder, signature, args)
-        _sums(_lines(builder, out, o, stride), builder, n, (x, i, x_step, line), (y, j, y_step))
-        return context.get_dummy_value()
-
-    return signature, codegen
+@array_rule()
+def _tile_sums(builder, n, x, i, x_step, line, y, j, y_step, out, o, stride):
+    _sums(_lines(builder, out, o, stride), builder, n, (x, i, x_step, line), (y, j, y_step))
 
 
-def _edge_sums(
-    n: Any, x: Any, i: Any, y: Any, factors: Any, width: Any, out: Any, o: Any, line: Any, stride: Any
-) -> Any:
-    signature = types.void(types.intp, x, types.intp, y, factors, types.intp, out, types.intp, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        n, x, i, y, factors, width, out, o, line, stride = data_of(context, builder, signature, args)
-        tile = [*_lines(builder, out, o, stride), vector_at(builder, out, line)]
-        _sums(tile, builder, n, (x, i, width, ir.Constant(i.type, 1)), (y, i, width), factors)
-        return context.get_dummy_value()
-
-    return signature, codegen
+@array_rule()
+def _edge_sums(builder, n, x, i, y, factors, width, out, o, line, stride):
+    tile = [*_lines(builder, out, o, stride), vector_at(builder, out, line)]
+    _sums(tile, builder, n, (x, i, width, ir.Constant(i.type, 1)), (y, i, width), factors)
 
 
 @emitted_by(_tile_sums)
@@ -152,23 +156,13 @@ def add_outer_products(n, R, x, y, factors, out):
             add_tile(n, x, a, width, 1, y, b, width, out, a * stride + b, stride)
 
 
-def _product(out: Any, o: Any, x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
-    signature = types.void(out, types.intp, x, types.intp, y, types.intp, types.intp)
+@array_rule()
+def _product(builder, out, o, x, i, y, j, n):
+    def body(totals, to, *factors):
+        builder.store(emit_product(builder, *(builder.load(one, align=8) for one in factors)), to, align=8)
+        return totals
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        out, o, x, i, y, j, n = data_of(context, builder, signature, args)
-
-        def body(q: Any, totals: list[Any]) -> list[Any]:
-            at = builder.mul(q, ir.Constant(q.type, COLUMNS))
-            pointers = (vector_at(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
-            product = emit_product(builder, *(builder.load(pointer, align=8) for pointer in pointers))
-            builder.store(product, vector_at(builder, out, builder.add(o, at)), align=8)
-            return totals
-
-        emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [], body)
-        return context.get_dummy_value()
-
-    return signature, codegen
+    _each_vector(builder, n, [(out, o), (x, i), (y, j)], body)
 
 
 @emitted_by(_product)
@@ -179,16 +173,13 @@ def multiply_rows(out, o, x, i, y, j, n):
         out[o // out.shape[1], o % out.shape[1] + p] = product
 
 
-def _prefetch(x: Any, i: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        place = builder.bitcast(_number(builder, *data_of(context, builder, signature, args)), byte)
-        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 2, 1))])  # to read, second level, data
-        return context.get_dummy_value()
-
-    return types.void(x, types.intp), codegen
+@array_rule()
+def _prefetch(builder, x, i):
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    place = builder.bitcast(_number(builder, x, i), byte)
+    builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 2, 1))])  # to read, second level, data
 
 
 @emitted_by(_prefetch)
@@ -199,25 +190,17 @@ def read_ahead(x, i):
 def _scaled(combine: Any) -> Any:
     """A rule for out[o + p] = combine(out[o + p], factor, x[i + p])."""
 
-    def rule(out: Any, o: Any, x: Any, i: Any, factor: Any, n: Any) -> Any:
-        signature = types.void(out, types.intp, x, types.intp, types.float64, types.intp)
+    @array_rule()
+    def emit(builder, out, o, x, i, factor, n):
+        factors = everywhere(builder, factor)
 
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            out, o, x, i, factor, n = data_of(context, builder, signature, args)
-            factors = everywhere(builder, factor)
+        def body(totals, to, of):
+            builder.store(combine(builder, to, factors, builder.load(of, align=8)), to, align=8)
+            return totals
 
-            def body(q: Any, totals: list[Any]) -> list[Any]:
-                at = builder.mul(q, ir.Constant(q.type, COLUMNS))
-                to, of = (vector_at(builder, a, builder.add(first, at)) for a, first in ((out, o), (x, i)))
-                builder.store(combine(builder, to, factors, builder.load(of, align=8)), to, align=8)
-                return totals
+        _each_vector(builder, n, [(out, o), (x, i)], body)
 
-            emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [], body)
-            return context.get_dummy_value()
-
-        return signature, codegen
-
-    return rule
+    return emit
 
 
 @emitted_by(_scaled(lambda builder, to, f, x: emit_add_product(builder, builder.load(to, align=8), f, x)))
@@ -235,25 +218,16 @@ def scale_row(out, o, x, i, factor, n):
         out[o // out.shape[1], o % out.shape[1] + p] = factor * x[i // x.shape[1], i % x.shape[1] + p]
 
 
-def _scalar(x: Any, i: Any, y: Any, j: Any, n: Any) -> Any:
-    signature = types.float64(x, types.intp, y, types.intp, types.intp)
+@array_rule(types.float64)
+def _scalar(builder, x, i, y, j, n):
+    def body(totals, *factors):
+        return [emit_add_product(builder, *totals, *(builder.load(one, align=8) for one in factors))]
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        x, i, y, j, n = data_of(context, builder, signature, args)
-
-        def body(q: Any, totals: list[Any]) -> list[Any]:
-            at = builder.mul(q, ir.Constant(q.type, COLUMNS))
-            pointers = (vector_at(builder, a, builder.add(first, at)) for a, first in ((x, i), (y, j)))
-            return [emit_add_product(builder, *totals, *(builder.load(pointer, align=8) for pointer in pointers))]
-
-        nothing = ir.Constant(VECTOR, [0.0] * COLUMNS)
-        (total,) = emit_loop(builder, builder.sdiv(n, ir.Constant(n.type, COLUMNS)), [nothing], body)
-        numbers = [builder.extract_element(total, ir.Constant(ir.IntType(32), c)) for c in range(COLUMNS)]
-        while len(numbers) > 1:
-            numbers = [builder.fadd(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
-        return numbers[0]
-
-    return signature, codegen
+    (total,) = _each_vector(builder, n, [(x, i), (y, j)], body, ir.Constant(VECTOR, [0.0] * COLUMNS))
+    numbers = [builder.extract_element(total, ir.Constant(ir.IntType(32), c)) for c in range(COLUMNS)]
+    while len(numbers) > 1:
+        numbers = [builder.fadd(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=True)]
+    return numbers[0]
 
 
 @emitted_by(_scalar)

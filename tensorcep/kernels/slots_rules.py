@@ -38,10 +38,8 @@ def _constant(x: float) -> Any:
 def _slot(context: Any, builder: Any, array_type: Any, array: Any, slot: Any) -> Any:
     """Pointer to one slot of a lane array of float64 or float32."""
     data = context.make_array(array_type)(context, builder, value=array).data
-    offset = builder.mul(slot, ir.Constant(slot.type, LANES))
-    return builder.bitcast(
-        builder.gep(data, [offset], inbounds=True), ir.VectorType(data.type.pointee, LANES).as_pointer()
-    )
+    place = builder.gep(data, [builder.mul(slot, ir.Constant(slot.type, LANES))], inbounds=True)
+    return builder.bitcast(place, ir.VectorType(data.type.pointee, LANES).as_pointer())
 
 
 def _load(builder: Any, pointer: Any) -> Any:

@@ -14,10 +14,7 @@ ONE, WORD, IN_WORD = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @block_kernel
 def sort_lines(lines, c, start, out):
-    """out = the lines (n, C) in the stable order of their column c; start[i + 1] is where those above i begin.
-
-    ``start`` (size + 2,) holds zeros; its first size + 1 numbers tell afterwards where each key begins.
-    """
+    """out = the lines (n, C) in the stable order of column c; start (size + 2,), zeros, tells where each key begins."""
     n, width = lines.shape
     for q in range(n):
         start[lines[q, c] + 2] += 1
@@ -56,8 +53,7 @@ def lay_out(lines, first, values, rows, y, permutation):
 def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
     """The entries of every row of the modes first:last, by stable counting (`cp.model.entries.EntriesByRow`).
 
-    ``late`` (N,) is 1 for entries that come last in their rows. ``end`` (n_rows, 2) holds zeros; afterwards it tells
-    where the others of each row end, and where all do.
+    ``late`` (N,) is 1 for entries that come last in their rows; ``end`` (n_rows, 2), zeros, tells where each part ends.
     """
     N, K = len(late), rows.shape[1]
     for k in range(first, last):
@@ -86,9 +82,9 @@ def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
 
 @block_kernel
 def seen_before(numbers, shift, marks, found):
-    """How many of the numbers (N,) may have occurred before, of which ``found`` (N + 1,) then holds the first so many.
+    """How many of the numbers (N,) may have occurred before, which ``found`` (N + 1,) begins with: all that have, too.
 
-    ``marks`` (M,) uint64 holds zeros: a bit for each of 64 M = 2^(64 - shift) hashes. All that have are among them.
+    ``marks`` (M,) uint64 holds zeros: a bit for each of 64 M = 2^(64 - shift) hashes.
     """
     n = 0
     for i in range(len(numbers)):
@@ -119,10 +115,7 @@ def perhaps_among(numbers, some, shift, marks, found):
 
 
 def sorted_places(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places (n,) of the keys (n,), whole numbers below `size`, in stable order, and where each key begins.
-
-    Key i has the places place[start[i]:start[i + 1]].
-    """
+    """The places (n,) of keys (n,) below `size`, in stable order: those of key i are place[start[i]:start[i + 1]]."""
     lines = number_lines(key[:, None])
     out, start = np.empty_like(lines), np.zeros(size + 2, dtype=np.int64)
     sort_lines(lines, 0, start, out)
@@ -130,10 +123,7 @@ def sorted_places(key: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def number_lines(columns: np.ndarray, spare: int = 0) -> np.ndarray:
-    """Columns (n, K) of whole numbers from 0 and the number of every line, then `spare` lines of no meaning.
-
-    They are int32 where that holds the number of lines.
-    """
+    """Columns (n, K) of whole numbers and each line's number, in int32 if it can be; `spare` lines of no meaning."""
     n, K = columns.shape
     lines = np.empty((n + spare, K + 1), dtype=np.int32 if n < np.iinfo(np.int32).max else np.int64)
     lines[:n, :K], lines[:n, K] = columns, np.arange(n, dtype=lines.dtype)
@@ -184,11 +174,7 @@ def _mix_word(state, word):
 
 @kernel
 def digest(words):
-    """64 bits that depend on every one of some words (N,) uint64 and on their places.
-
-    Words are multiplied into eight numbers that are turned, so that every bit has an effect on most others: in a plain
-    sum two changed signs would make up for each other.
-    """
+    """64 bits that depend on every word (N,) uint64 and its place; in a plain sum two changed signs would cancel."""
     state = np.arange(1, 9).astype(np.uint64)
     whole = len(words) // 8 * 8
     for n in range(0, whole, 8):

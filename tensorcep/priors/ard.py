@@ -9,7 +9,6 @@ are in units of the prior scale, and rows without entries are left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 from scipy.special import digamma
 
 from tensorcep.likelihoods.parameters.base import divergences
-from tensorcep.priors.base import Coupled, LearnedPrior, ModePrior
+from tensorcep.priors.base import Arrays, LearnedPrior, ModePrior, Neighbours
 
 # Shape and rate of the Gamma prior of a precision, in units of the prior scale.
 ARD_SHAPE = 1e-3
@@ -33,14 +32,9 @@ class PosteriorOfComponents(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ARDPrior(LearnedPrior):
-    """Rows whose precision is learned component by component; their means are as expected (see `LearnedPrior`).
+    """Rows whose precision is learned component by component; their means are as expected (see `LearnedPrior`)."""
 
-    Attributes
-    ----------
-    component : (K, R) int64 or None
-        The component that each column of a mode belongs to, where that is not the column's number.
-    """
-
+    # (K, R) int64 or None: the component that each column of a mode belongs to, where that is not the column's number
     component: np.ndarray | None = None
 
     @property
@@ -50,9 +44,7 @@ class ARDPrior(LearnedPrior):
             return np.broadcast_to(np.arange(self.free.shape[1]), self.free.shape)
         return self.component
 
-    def learn(
-        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
-    ) -> PosteriorOfComponents:
+    def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> PosteriorOfComponents:
         """Posteriors of the precisions given the moments of the rows that have entries."""
         n_components = int(self.components.max()) + 1
         a, b = (np.full(n_components, self.strength * ARD_SHAPE) for _ in range(2))

@@ -16,49 +16,28 @@ from tensorcep.kernels.rows import row_moments
 
 
 class Slopes(NamedTuple):
-    """How the prior mean of a mode's rows depends on their F features.
+    """How the prior mean of a mode's rows depends on their F features."""
 
-    Attributes
-    ----------
-    coef : (F, R) float64
-        The mean of a row with the features x is that of its mode plus x coef.
-    strength : float
-        Precision of coef beside that of the rows.
-    """
-
+    # (F, R): the mean of a row with the features x is that of its mode plus x coef
     coef: Annotated[np.ndarray, Sized("_ R")]
-    strength: float
+    strength: float  # precision of coef beside that of the rows
 
 
 class Drift(NamedTuple):
-    """How the rows of a mode that is a series depend on each other.
+    """How the rows of a mode that is a series depend on each other."""
 
-    Attributes
-    ----------
-    length : (R,) float64
-        Of the process of each column, in steps of the axis; 0 where rows do not depend on each other.
-    season : (P, R) float64
-        What rows of each phase are expected to have above the mean of their mode; none without a season.
-    """
-
+    # (R,): of the process of each column, in steps of the axis; 0 where rows do not depend on each other
     length: Annotated[np.ndarray, Sized("R")]
+    # (P, R): what rows of each phase are expected to have above the mean of their mode; none without a season
     season: Annotated[np.ndarray, Sized("_ R")]
 
 
 class RowSites(NamedTuple):
-    """What the entries say of the rows of a mode that depend on each other, in its D free columns.
+    """What the entries say of the rows of a mode that depend on each other, in its D free columns."""
 
-    Attributes
-    ----------
-    place : (m,) int64
-        These rows of the mode; entries say nothing of others.
-    Lam, eta : (m, D (D + 1) / 2), (m, D) float64
-        Natural parameters.
-    """
-
-    place: Annotated[np.ndarray, Sized("_", "i")]
-    Lam: Annotated[np.ndarray, Sized("_ _")]
-    eta: Annotated[np.ndarray, Sized("_ _")]
+    place: Annotated[np.ndarray, Sized("_", "i")]  # (m,) int64: these rows of the mode; entries say nothing of others
+    Lam: Annotated[np.ndarray, Sized("_ _")]  # natural parameters, (m, D (D + 1) / 2)
+    eta: Annotated[np.ndarray, Sized("_ _")]  # (m, D)
 
 
 class ModePrior(NamedTuple):
@@ -81,29 +60,21 @@ class Coupled(NamedTuple):
     cross: np.ndarray
 
 
+Arrays = list[np.ndarray]  # of each mode
+Neighbours = Sequence[Coupled | None]
+
+
 @dataclass(frozen=True, eq=False)
 class RowPrior:
-    """What is known of the rows of all modes before their data: one Gaussian each, in natural parameters for methods.
+    """What is known of rows before their data: one Gaussian each. Here rows have no features and are independent."""
 
-    Its methods say here what holds of rows that neither differ by features nor depend on each other.
-
-    Attributes
-    ----------
-    Lam, eta : (n, P), (n, R) float64
-        Natural parameters to begin with: a line for each row, or one for each mode where all its rows share it (see
-        `per_row`).
-    learned : bool
-        Whether it has parameters that are learned.
-    clocks : tuple
-        Of each mode its axis (`series.Clock`) or graph (`graph.Net`), None of others; nothing where none has one.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    learned: ClassVar[bool] = False
+    Lam: np.ndarray  # (n, P): natural parameters to begin with, a line for each row or mode (see `per_row`)
+    eta: np.ndarray  # (n, R)
+    learned: ClassVar[bool] = False  # whether it has parameters that are learned
 
     @property
     def clocks(self) -> tuple[Any, ...]:
+        """Of each mode its axis (`series.Clock`) or graph (`graph.Net`) or None; nothing where none has one."""
         return ()
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> Any:
@@ -111,17 +82,11 @@ class RowPrior:
         return self
 
     def shift(self, k: int, modes: ModePrior, natural: bool = False) -> np.ndarray | None:
-        """How far the prior means of the rows of mode k are from that of their mode, (n_k, R); None: not at all.
-
-        With `natural` the same of natural means, precision times mean.
-        """
+        """How far (natural) means of the rows of mode k are from that of their mode, (n_k, R); None: not at all."""
         return None
 
     def unsure(self, k: int, modes: ModePrior, rows: np.ndarray) -> np.ndarray | None:
-        """What the prior means of some rows (n_k,) bool of mode k vary by, in units of the rows' own covariance, (n,).
-
-        None where their prior does not depend on features.
-        """
+        """What features leave open of prior means of some rows of mode k, in units of their own covariance, (n,)."""
         return None
 
     def axis(self, k: int) -> Any:
@@ -147,37 +112,22 @@ class LearnedPrior(RowPrior):
 
     Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
     (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
-
-    Attributes
-    ----------
-    mean, scale : (K, R) float64
-        What is expected of a row of each mode before any entry, and the deviation from it.
-    free : (K, R) bool
-        Columns that are inferred; the others keep the prior that they have.
-    strength : float
-        How many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
     """
 
-    mean: np.ndarray
-    scale: np.ndarray
-    free: np.ndarray
+    # What is expected of a row of each mode before any entry, and the deviation from it
+    mean: np.ndarray  # (K, R)
+    scale: np.ndarray  # (K, R)
+    free: np.ndarray  # (K, R) bool: columns that are inferred; the others keep the prior that they have
+    # How many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
     strength: float = 1.0
     learned: ClassVar[bool] = True
 
-    def learn(self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()) -> Any:
-        """The posterior of the parameters given, per mode, the means (n, R) and the sum of the covariances (R, R).
-
-        `coupled` has an item for each mode whose rows have an axis.
-        """
+    def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> Any:
+        """The posterior given, per mode, means (n, R), the sum of covariances (R, R), and those of neighbours."""
         raise NotImplementedError
 
     def update(
-        self,
-        now: ModePrior,
-        means: list[np.ndarray],
-        covs: list[np.ndarray],
-        coupled: Sequence[Coupled | None] = (),
-        step: float = 1.0,
+        self, now: ModePrior, means: Arrays, covs: Arrays, coupled: Neighbours = (), step: float = 1.0
     ) -> tuple[ModePrior, Any]:
         """The rows' prior the fraction `step` of the way to its expectation, and the posterior of the parameters."""
         posterior = self.learn(means, covs, coupled)
@@ -212,43 +162,32 @@ class ModeParameters(NamedTuple):
 
 
 class ModeLaw(Protocol):
-    """The law of the parameters of one mode's prior; `learned.LearnedPrior` has one for each mode.
+    """The law of the parameters of one mode's prior; `PriorByMode` has one for each mode, its posterior `q` a record.
 
-    Their posterior `q` is a record of its own. A law has the fields free (R,) bool, the columns that are inferred;
-    centre and width (D,), what is expected of a row before any entry and the deviation from it, in these columns; and
-    weight, how many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
+    A law has the fields free (R,) bool, columns that are inferred; centre and width (D,), what is expected of a row
+    before any entry and the deviation from it, in these; and weight, how many times as much as by default that counts.
     """
 
-    def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any:
-        """Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours."""
-
-    def expectation(self, q: Any) -> ModeParameters:
-        """The prior that the rows should have."""
-
-    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
-        """A draw given draws (n, R) of the rows with entries; `now` is the one before, where that matters."""
-
-    def bound(self, q: Any) -> float:
-        """What the parameters add to a lower bound that takes the `expectation`."""
+    # Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours
+    def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any: ...
+    def expectation(self, q: Any) -> ModeParameters: ...  # the prior that the rows should have
+    # Given draws (n, R) of the rows with entries; `now` is the draw before, where that matters
+    def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters: ...
+    def bound(self, q: Any) -> float: ...  # what the parameters add to a lower bound that takes the `expectation`
 
 
 class Conditional(NamedTuple):
-    """The prior that the rows have at present.
+    """The prior that the rows have at present."""
 
-    Attributes
-    ----------
-    Lam, eta : (n, P), (n, R) float64
-        Natural parameters: a line for each row, or one for each mode (see `per_row`).
-    modes : ModePrior or None
-        The same per mode, where it is learned.
-    seen : (n_rows,) bool
-        Rows that it is learned from: those with entries, and those of a graph that are not integrated out.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    modes: ModePrior | None
+    # Natural parameters: a line for each row, or one for each mode (see `per_row`)
+    Lam: np.ndarray  # (n, P)
+    eta: np.ndarray  # (n, R)
+    modes: ModePrior | None  # the same per mode, where it is learned
+    # (n_rows,) bool: rows that it is learned from: those with entries, and those of a graph that are not integrated out
     seen: np.ndarray
+
+
+Shape = Sequence[int]
 
 
 def per_row(lines: np.ndarray, shape: Sequence[int]) -> np.ndarray:
@@ -292,9 +231,7 @@ def in_modes(flags: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
     return [flags[a:b] for a, b in itertools.pairwise(offsets(shape))]
 
 
-def of_rows(
-    lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Sequence[int], natural: bool = False
-) -> np.ndarray:
+def of_rows(lines: np.ndarray, prior: RowPrior, modes: ModePrior, shape: Shape, natural: bool = False) -> np.ndarray:
     """Prior means, or natural ones, of all rows, (n_rows, R), where those of a mode differ; else the modes' lines."""
     shifts = [prior.shift(k, modes, natural) for k in range(len(shape))]
     if all(shift is None for shift in shifts):
@@ -306,9 +243,7 @@ def of_rows(
     return means
 
 
-def moments_per_mode(
-    mean: np.ndarray, cov: np.ndarray, seen: np.ndarray, shape: tuple[int, ...]
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def moments_per_mode(mean: np.ndarray, cov: np.ndarray, seen: np.ndarray, shape: Shape) -> tuple[Arrays, Arrays]:
     """Means (n, R) of the rows of each mode that have entries, and the sum of their covariances (R, R)."""
     own = [slice(a, b) for a, b in itertools.pairwise(offsets(shape))]
     sums = [unpack(sum_of_lines(cov[k], seen[k]), mean.shape[1]) for k in own]
@@ -335,10 +270,7 @@ def damped(old: ModePrior, new: ModePrior, step: float) -> ModePrior:
 
 
 def moments_of(Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means (m, R) and packed covariances (m, P) of rows, and good (m,), 0 where a row is no Gaussian.
-
-    Of a covariance in place of the precision, and a mean, these are natural mean and precision.
-    """
+    """Means (m, R), packed covariances (m, P), and good (m,), 0 where a row is no Gaussian, or with roles exchanged."""
     Lam, eta = np.ascontiguousarray(Lam), np.ascontiguousarray(eta)
     mean, cov, good = np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta))
     row_moments(0, len(eta), Lam, eta, mean, cov, good)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorcep.priors.base import Coupled, Drift, LearnedPrior, ModeLaw, ModeParameters, ModePrior, Slopes
+from tensorcep.priors.base import Arrays, Drift, LearnedPrior, ModeLaw, ModeParameters, ModePrior, Neighbours, Slopes
 from tensorcep.priors.coupled import CoupledLaw, Joint, Known, Prepared, prepared
 from tensorcep.priors.features import Design
 from tensorcep.priors.normal_wishart import MEAN_ROWS, Expected, NormalWishartLaw
@@ -18,23 +18,13 @@ from tensorcep.priors.regression import STRENGTH, FeaturesLaw, PreparedFeatures,
 
 @dataclass(frozen=True, eq=False)
 class PriorByMode(LearnedPrior):
-    """Rows whose prior is learned mode by mode; its methods are those of `base.LearnedPrior`.
+    """Rows whose prior is learned mode by mode; its methods are those of `base.LearnedPrior`."""
 
-    Attributes
-    ----------
-    designs : tuple of Design or None
-        The features of the rows of each mode; nothing where none has any.
-    clocks : tuple of Clock, Net or None
-        The axis of each mode that is a series, and the graph of each that is one.
-    feature_strength : tuple of float
-        Prior shape and rate of the strength of features, in units of their mean square length.
-    have : tuple of PreparedFeatures, Axis, Field or None
-        What is made of the rows with entries of each mode; nothing before `for_rows`.
-    """
-
-    designs: tuple[Design | None, ...] = ()
-    clocks: tuple[Known | None, ...] = ()
+    designs: tuple[Design | None, ...] = ()  # the features of the rows of each mode; nothing where none has any
+    clocks: tuple[Known | None, ...] = ()  # the axis of each mode that is a series, and the graph of each that is one
+    # Prior shape and rate of the strength of features, in units of their mean square length
     feature_strength: tuple[float, float] = STRENGTH
+    # What is made of the rows with entries of each mode; nothing before `for_rows`
     have: tuple[PreparedFeatures | Prepared | None, ...] = ()
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> PriorByMode:
@@ -52,15 +42,11 @@ class PriorByMode(LearnedPrior):
         """The law of each mode; None where no column is free."""
         laws: list[ModeLaw | None] = []
         for k, free in enumerate(self.free):
-            before = free, self.mean[k, free], self.scale[k, free], self.strength
             have = self.have[k] if self.have else None
-            if not free.any():
-                laws.append(None)
-            elif have is None:
-                laws.append(NormalWishartLaw(*before))
-            else:
-                kind: Any = FeaturesLaw if isinstance(have, PreparedFeatures) else CoupledLaw
-                laws.append(kind(*before, have))
+            kind: Any = FeaturesLaw if isinstance(have, PreparedFeatures) else CoupledLaw
+            kind, more = (NormalWishartLaw, ()) if have is None else (kind, (have,))
+            law = kind(free, self.mean[k, free], self.scale[k, free], self.strength, *more) if free.any() else None
+            laws.append(law)
         return tuple(laws)
 
     @cached_property
@@ -70,9 +56,7 @@ class PriorByMode(LearnedPrior):
         some = [k for k, law in enumerate(self.laws) if law is not None]
         return sorted(some, key=lambda k: kinds.index(type(self.laws[k])))
 
-    def learn(
-        self, means: list[np.ndarray], covs: list[np.ndarray], coupled: Sequence[Coupled | None] = ()
-    ) -> tuple[Any, ...]:
+    def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> tuple[Any, ...]:
         """The posterior of the parameters of each mode; None where no column is free."""
         parts = zip(self.laws, means, covs, coupled or [None] * len(means), strict=True)
         return tuple(None if law is None else law.posterior(mean, cov, more) for law, mean, cov, more in parts)

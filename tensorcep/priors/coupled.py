@@ -14,22 +14,11 @@ import numpy as np
 from tensorcep.core.packing import diagonal, offsets, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.priors import gmrf
+from tensorcep.priors import gmrf, ou_process
 from tensorcep.priors.base import Coupled, Drift, ModeParameters, RowPrior, moments_of
 from tensorcep.priors.gmrf import Bonds, Field, draw_gaps, field
 from tensorcep.priors.graph import Net
-from tensorcep.priors.ou_process import (
-    Axis,
-    Chained,
-    SeriesTable,
-    axis,
-    draw_at,
-    laws_of,
-    levels,
-    links_at,
-    n_lines,
-    table,
-)
+from tensorcep.priors.ou_process import Axis, Chained, SeriesTable, laws_of, levels, n_lines, table
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Links, Marginals
 
@@ -38,23 +27,15 @@ NUMBERS_AT_A_TIME = 20_000_000
 Known = Clock | Net
 Prepared = Axis | Field
 Joint = Links | Bonds  # the prior of coupled rows together, in their order
+Draws = tuple[np.ndarray, ...]
 
 
 class PosteriorOfDrift(NamedTuple):
-    """Posterior of the parameters of a mode, in its free columns.
-
-    Attributes
-    ----------
-    table : SeriesTable
-    chained : Chained
-        The expected prior of the rows.
-    bound : float
-        What the parameters add to a lower bound that takes it.
-    """
+    """Posterior of the parameters of a mode, in its free columns."""
 
     table: SeriesTable
-    chained: Chained
-    bound: float
+    chained: Chained  # the expected prior of the rows
+    bound: float  # what the parameters add to a lower bound that takes it
 
 
 class CoupledLaw(NamedTuple):
@@ -102,18 +83,15 @@ class CoupledLaw(NamedTuple):
     def bound(self, q: PosteriorOfDrift) -> float:
         return q.bound
 
-    def _at(
-        self, best: np.ndarray, scale: np.ndarray, known: SeriesTable, noise: np.ndarray | None = None
-    ) -> ModeParameters:
+    def _at(self, best: np.ndarray, scale: np.ndarray, known: SeriesTable, noise: Any = None) -> ModeParameters:
         """The parameters at these places (D,) of the grid, of these precisions (D,)."""
         L, S, D = known.log_z.shape
         at = np.zeros((L * S, D))
         at[best, np.arange(D)] = 1.0
         one = None if noise is None else (np.repeat(noise[:1], L, axis=0), np.repeat(noise[None, 1:], L, axis=0))
         found = levels(self.of, known, at.reshape(L, S, D), one).sum(axis=0)
-        return ModeParameters(
-            self.centre + found[0], np.diag(scale), None, Drift(self.of.lengths[best // S], found[1:])
-        )
+        drift = Drift(self.of.lengths[best // S], found[1:])
+        return ModeParameters(self.centre + found[0], np.diag(scale), None, drift)
 
     def links(self, found: ModeParameters) -> Joint:
         """The prior of the rows at these parameters."""
@@ -124,24 +102,14 @@ class CoupledLaw(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What a stream knows of how the rows of a mode depend on each other, in its D free columns.
-
-    Attributes
-    ----------
-    free : (R,) bool
-    centre, width : (D,) float64
-        What was expected of a row before any entry, and the deviation from it.
-    weight : float
-        How many times as much as by default that counts.
-    mean, precision, length : (D,) float64
-        Of the process (see `base.Drift`).
-    season : (P, D) float64
-    """
+    """What a stream knows of how the rows of a mode depend on each other, in its D free columns."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
+    # What was expected of a row before any entry, and the deviation from it
     centre: Annotated[np.ndarray, Sized("D")]
     width: Annotated[np.ndarray, Sized("D")]
-    weight: float
+    weight: float  # how many times as much as by default that counts
+    # Of the process (see `base.Drift`); `season` is (P, D)
     mean: Annotated[np.ndarray, Sized("D")]
     precision: Annotated[np.ndarray, Sized("D")]
     length: Annotated[np.ndarray, Sized("D")]
@@ -178,14 +146,11 @@ class Chain(NamedTuple):
 
     def _along(self, clock: Clock, rows: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, Marginals]:
         """Some rows (m,) of a series in the order of their times, and their moments; of all entries say this."""
-        prior = links_at(clock, rows, self)
+        prior = ou_process.links_at(clock, rows, self)
         return prior.of.place, prior.marginals(Lam[prior.of.place], eta[prior.of.place])
 
     def after(self, clock: Known, seen: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> Chain:
-        """With the law that the moments of its rows with entries, `seen` (n,) bool, make most probable.
-
-        It is that of a fit by mean field, at the most probable length.
-        """
+        """With the law that moments of the rows `seen` (n,) bool make most probable, as a fit by mean field has it."""
         D, (Lam, eta) = len(self.mean), self.in_free(Lam, eta)
         of: Any = prepared(clock, seen, self.weight)
         if of is None:
@@ -208,7 +173,7 @@ class Chain(NamedTuple):
 
 def prepared(known: Known, seen: np.ndarray, strength: float) -> Prepared | None:
     """What is made once of the rows with entries, `seen` (n,); None where there are less than two."""
-    return field(known, seen, strength) if isinstance(known, Net) else axis(known, seen, strength)
+    return field(known, seen, strength) if isinstance(known, Net) else ou_process.axis(known, seen, strength)
 
 
 def in_place(of: Prepared) -> slice | np.ndarray:
@@ -232,18 +197,8 @@ def damped_joint(old: Any, new: Any, step: float) -> Any:
     return new._replace(**parts)
 
 
-def fill_gaps(
-    prior: RowPrior,
-    shape: tuple[int, ...],
-    seed: int,
-    kept: tuple[np.ndarray, ...],
-    drifts: tuple[np.ndarray, ...],
-    seen: np.ndarray,
-) -> None:
-    """Draw the rows of series and graphs that have no entries, in place in all draws that are kept, (C, n_rows, R).
-
-    `drifts` (C, n, R) are their parameters in each, `seen` (n_rows,) tells of the rows with entries.
-    """
+def fill_gaps(prior: RowPrior, shape: tuple[int, ...], seed: int, kept: Draws, drifts: Draws, seen: np.ndarray) -> None:
+    """Draw the rows of series and graphs not `seen` (n_rows,), in place in draws (C, n_rows, R) and their `drifts`."""
     first, at = offsets(shape), 0
     for k, clock in enumerate(prior.clocks):
         if clock is None:
@@ -261,7 +216,7 @@ def fill_gaps(
         gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
         rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
         noise = generator(seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
-        found = draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
+        found = ou_process.draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
         for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
             own_rows[:, gaps] = found[a:b]
 

@@ -7,7 +7,7 @@ A pair of a row and a time that has no entries follows from its neighbours in ti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -19,38 +19,21 @@ class Deviations(NamedTuple):
     """How each row of a mode deviates along the axis of another: a number for every pair of rows that occurs.
 
     It is added to the latent value, and an Ornstein-Uhlenbeck process about 0 along the axis, in each of C components.
-
-    Attributes
-    ----------
-    modes : (int, int)
-        The mode whose rows deviate, and the one that is a series.
-    first : (int, int)
-        Their first packed rows.
-    size : int
-        Rows of the mode whose rows deviate.
-    row, time : (p,) int64, (p,) float64
-        Of each pair, in the order of both.
-    times : (m,) float64
-        The times of the rows of the series.
-    mean : (C, p)
-    variance : (C, p) or None
-        None where components are draws.
-    precision, length : (C,) float64
-        Of the processes.
-    told : (2, p) float64 or None
-        What the entries say of each pair, as natural parameters: precision, and precision times mean; of one component.
     """
 
-    modes: tuple[int, int]
-    first: tuple[int, int]
-    size: int
+    modes: tuple[int, int]  # the mode whose rows deviate, and the one that is a series
+    first: tuple[int, int]  # their first packed rows
+    size: int  # rows of the mode whose rows deviate
+    # Of each pair, in the order of both
     row: Annotated[np.ndarray, Sized("p", "i")]
     time: Annotated[np.ndarray, Sized("p")]
-    times: Annotated[np.ndarray, Sized("_")]
+    times: Annotated[np.ndarray, Sized("_")]  # (m,): the times of the rows of the series
     mean: Annotated[np.ndarray, Sized("c p")]
-    variance: Annotated[np.ndarray, Sized("c p")] | None
+    variance: Annotated[np.ndarray, Sized("c p")] | None  # (C, p); None where components are draws
+    # Of the processes
     precision: Annotated[np.ndarray, Sized("c")]
     length: Annotated[np.ndarray, Sized("c")]
+    # (2, p): what the entries say of each pair: precision, and precision times mean; of one component
     told: Annotated[np.ndarray, Sized("two p")] | None = None
 
 
@@ -60,13 +43,9 @@ def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
     if not some:
         return None
     variances = [one.variance for one in some if one.variance is not None]
-    return some[0]._replace(
-        mean=np.concatenate([one.mean for one in some]),
-        variance=np.concatenate(variances) if variances else None,
-        precision=np.concatenate([one.precision for one in some]),
-        length=np.concatenate([one.length for one in some]),
-        told=None,
-    )
+    names = ("mean", "precision", "length")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in some]) for name in names}
+    return some[0]._replace(**joined, variance=np.concatenate(variances) if variances else None, told=None)
 
 
 def shares(of: Deviations, from_left: np.ndarray, to_right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -93,7 +72,20 @@ def moments(of: Deviations, row: np.ndarray, time: np.ndarray) -> tuple[np.ndarr
     mean[:, known] = of.mean[:, at]
     if of.variance is not None:
         variance[:, known] = of.variance[:, at]
-    mean[:, ~known], variance[:, ~known] = _between(of, Near(*(part[~known] for part in near)))
+    # pairs that are not known follow from the moments of those that are
+    near = Near(*(part[~known] for part in near))
+    *counts, between = shares(of, near.from_left, near.to_right)
+    places = [np.maximum(side, 0) for side in (near.left, near.right)]
+    expected = np.zeros_like(between)
+    for side, place, count in zip((near.left, near.right), places, counts, strict=True):
+        count[:, side < 0] = 0.0
+        expected += count * of.mean[:, place]
+    if of.variance is not None:
+        left, right = (of.variance[:, place] for place in places)
+        between = between + counts[0] ** 2 * left + counts[1] ** 2 * right
+        coupling = of.precision[:, None] * weights(of.length, near.from_left + near.to_right, 0.0)[2]
+        between = between + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
+    mean[:, ~known], variance[:, ~known] = expected, between
     return mean[:, back], variance[:, back]
 
 
@@ -102,21 +94,6 @@ def _distinct(row: np.ndarray, time: np.ndarray) -> tuple[np.ndarray, np.ndarray
     times, rank = np.unique(time, return_inverse=True)
     pairs, back = np.unique(row.astype(np.int64) * (len(times) + 1) + rank.ravel(), return_inverse=True)
     return pairs // (len(times) + 1), times[pairs % (len(times) + 1)], back.ravel()
-
-
-def _between(of: Deviations, near: Near) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (C, q) of pairs that are not known, given the moments of those that are."""
-    *counts, variance = shares(of, near.from_left, near.to_right)
-    mean, places = np.zeros_like(variance), [np.maximum(side, 0) for side in (near.left, near.right)]
-    for side, place, count in zip((near.left, near.right), places, counts, strict=True):
-        count[:, side < 0] = 0.0
-        mean += count * of.mean[:, place]
-    if of.variance is None:
-        return mean, variance
-    left, right = (of.variance[:, place] for place in places)
-    variance = variance + counts[0] ** 2 * left + counts[1] ** 2 * right
-    coupling = of.precision[:, None] * weights(of.length, near.from_left + near.to_right, 0.0)[2]
-    return mean, variance + 2.0 * counts[0] * counts[1] * covariance(left, right, coupling)
 
 
 def drawn(of: Deviations, which: np.ndarray, row: np.ndarray, time: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -22,27 +22,14 @@ NARROW = 64
 
 
 class Design(NamedTuple):
-    """Features of the rows of a mode; a row without them has zeros, as the average row with features does.
+    """Features of the rows of a mode; a row without them has zeros, as the average row with features does."""
 
-    Attributes
-    ----------
-    matrix : (n, F) float64, or csr_array
-        Zero in rows without features.
-    centre : (F,) float64
-        What is subtracted in rows with features; a matrix that is dense is centred already.
-    described : (n,) bool
-        Rows with features.
-    names : tuple of str
-        Of the features.
-    size : float
-        Mean square length of a centred row with features.
-    """
-
-    matrix: Any
+    matrix: Any  # (n, F) or csr_array: zero in rows without features
+    # (F,): what is subtracted in rows with features; a matrix that is dense is centred already
     centre: Annotated[np.ndarray, Sized("_")]
-    described: Annotated[np.ndarray, Sized("_", "b")]
-    names: tuple[str, ...]
-    size: float
+    described: Annotated[np.ndarray, Sized("_", "b")]  # (n,) bool: rows with features
+    names: tuple[str, ...]  # of the features
+    size: float  # mean square length of a centred row with features
 
     @property
     def n_features(self) -> int:
@@ -51,25 +38,16 @@ class Design(NamedTuple):
 
     def times(self, coef: np.ndarray) -> np.ndarray:
         """Centred features times (F, R): (n, R)."""
-        if self._is_tall_beside(coef):
-            return times_narrow(self.matrix, coef)
-        found = np.asarray(self.matrix @ coef)
         if sparse.issparse(self.matrix):
-            found -= self.described[:, None] * (self.centre @ coef)
-        return found
+            return np.asarray(self.matrix @ coef) - self.described[:, None] * (self.centre @ coef)
+        return times_narrow(self.matrix, coef) if coef.shape[1] <= NARROW else np.asarray(self.matrix @ coef)
 
     def transposed(self, values: np.ndarray) -> np.ndarray:
         """The transpose of the centred features times (n, R): (F, R)."""
-        if self._is_tall_beside(values):
-            return transposed_times_narrow(self.matrix, values)
-        found = np.asarray(self.matrix.T @ values)
         if sparse.issparse(self.matrix):
-            found -= np.outer(self.centre, self.described @ values)
-        return found
-
-    def _is_tall_beside(self, values: np.ndarray) -> bool:
-        """Whether a product with as many columns is best made by kernels."""
-        return not sparse.issparse(self.matrix) and values.shape[1] <= NARROW
+            return np.asarray(self.matrix.T @ values) - np.outer(self.centre, self.described @ values)
+        narrow = values.shape[1] <= NARROW
+        return transposed_times_narrow(self.matrix, values) if narrow else np.asarray(self.matrix.T @ values)
 
     def gram(self) -> np.ndarray:
         """Sums of products of centred features over the rows, (F, F)."""
@@ -97,15 +75,7 @@ class Design(NamedTuple):
 
 
 def design(matrix: Any, described: np.ndarray, names: tuple[str, ...]) -> Design:
-    """The design of features (n, F) that are zero in rows without them.
-
-    Parameters
-    ----------
-    matrix : ndarray or sparse matrix
-        Features as they are to be used but for their mean.
-    described : (n,) bool
-    names : tuple of str
-    """
+    """The design of features (n, F), as they are to be used but for their mean; zero where not `described` (n,)."""
     n = max(1, int(described.sum()))
     if sparse.issparse(matrix):
         matrix = sparse.csr_array(matrix, dtype=np.float64)
@@ -160,17 +130,9 @@ class Features:
 
 
 class Mode(NamedTuple):
-    """A mode as a fit knows it, with rows that only features name at its end.
+    """A mode as a fit knows it, with rows that only features name at its end."""
 
-    Attributes
-    ----------
-    name : object
-        What errors call it.
-    labels : Labels or None
-    size : int
-    """
-
-    name: Any
+    name: Any  # what errors call it
     labels: Labels | None
     size: int
 
@@ -183,10 +145,8 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
     """The design of a mode's features, and the mode with the rows that they name beside those with entries."""
     X, what = features.X, f"Features of mode {mode.name!r}"
     if isinstance(X, pd.DataFrame):
-        cure = (
-            "; set_index() to them, or name the column of a file that holds them like the mode, or let it be the first"
-        )
-        rows, mode = rows_of_index(X.index, mode, what, cure)
+        cure = "set_index() to them, or name the column of a file that holds them like the mode, or let it be the first"
+        rows, mode = rows_of_index(X.index, mode, what, f"; {cure}")
         return _placed(*_columns_of_frame(X, what), rows, mode.size), mode
     matrix, names = _columns_of_array(X, what)
     n = matrix.shape[0]

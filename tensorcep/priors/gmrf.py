@@ -14,17 +14,9 @@ from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.ou_process import SHAPE, Chained, laws_of_mode
-from tensorcep.priors.solvers.chain import Marginals
-from tensorcep.priors.solvers.sparse import (
-    NOT_POSITIVE,
-    EliminationOrder,
-    factor,
-    inverted,
-    ordered,
-    perturb,
-    solve_by_gradients,
-    solved,
-)
+from tensorcep.priors.solvers import sparse
+from tensorcep.priors.solvers.chain import Key, Marginals
+from tensorcep.priors.solvers.sparse import NOT_POSITIVE, EliminationOrder, perturb
 
 # The field of a mode that is a graph: which rows are coupled, and what they say of each other at every length.
 #
@@ -38,7 +30,6 @@ from tensorcep.priors.solvers.sparse import (
 # Rows without entries are integrated out, one after the other, each of which then couples its neighbours; but for those
 # that would couple too many, such as the root of a tree, which are rows like any other. Those of a part of the graph
 # without any entry are left out.
-#
 # Source: Rue and Held (2005), Gaussian Markov Random Fields; Leroux, Lei and Breslow (2000); for a variance that means
 # the same everywhere, Sorbye and Rue (2014).
 
@@ -49,54 +40,30 @@ MOST_WORK = 2e9
 
 
 class Field(NamedTuple):
-    """The rows of a graph, made once; those that have entries, and few others, in n rows and E edges.
-
-    Attributes
-    ----------
-    clock : Net
-    place : (n,) int64
-        These rows of the mode, ascending.
-    order : (n,) int64
-        All of them in order.
-    left, right : (E,) int64
-        The ends of each edge among them, left < right, by left.
-    lengths : (L,) float64
-        sqrt(g).
-    own, between : (L, n), (L, E) float64
-        The diagonal of K, and less its elements at edges.
-    rest : (L, n) float64
-        The diagonal without what its edges add to it.
-    total : (L, n) float64
-        K summed over the columns.
-    scale : (L, N) float64
-        S of all N rows of the mode.
-    log_det : (L,) float64
-        log |K|.
-    strengths, mean_rows, shape, gram, values, vectors
-        As in `ou_process.Axis`, without a season.
-    pattern, whole : Order
-        Of a factor for these rows, and for all rows of the mode.
-    gaps : list of Gap
-    """
+    """The rows of a graph, made once; those that have entries, and few others, in n rows and E edges."""
 
     clock: Net
-    place: np.ndarray
-    order: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    lengths: np.ndarray
-    own: np.ndarray
-    between: np.ndarray
-    rest: np.ndarray
-    total: np.ndarray
-    scale: np.ndarray
-    log_det: np.ndarray
+    place: np.ndarray  # (n,) int64: these rows of the mode, ascending
+    order: np.ndarray  # (n,) int64: all of them in order
+    # The ends of each edge among them, left < right, by left
+    left: np.ndarray  # (E,) int64
+    right: np.ndarray  # (E,) int64
+    lengths: np.ndarray  # (L,): sqrt(g)
+    # The diagonal of K, and less its elements at edges
+    own: np.ndarray  # (L, n)
+    between: np.ndarray  # (L, E)
+    rest: np.ndarray  # (L, n): the diagonal without what its edges add to it
+    total: np.ndarray  # (L, n): K summed over the columns
+    scale: np.ndarray  # (L, N): S of all N rows of the mode
+    log_det: np.ndarray  # (L,): log |K|
+    # As in `ou_process.Axis`, without a season
     strengths: np.ndarray
     mean_rows: float
     shape: float
     gram: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
+    # Of a factor for these rows, and for all rows of the mode
     pattern: EliminationOrder
     whole: EliminationOrder
     gaps: list[Gap]
@@ -124,11 +91,7 @@ class Field(NamedTuple):
     def unseen(
         self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means (u, R) and packed covariances of the rows of mode k that are not in the field, given the others.
-
-        All rows at once at the parameters `modes`, each column at one length; `told` as `Bonds.marginals` was, of the
-        first columns, or None.
-        """
+        """Means (u, R) and packed covariances of the rows of mode k not in the field, given `told` of them, or None."""
         net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
         out = np.ones(net.n, dtype=bool)
         out[self.place] = False
@@ -144,7 +107,7 @@ class Field(NamedTuple):
 
 def check_graph(net: Net, name: Any) -> None:
     """Refuse a graph whose factors would take too long."""
-    if ordered(net.n, net.left, net.right, MOST_WORK) is None:
+    if sparse.ordered(net.n, net.left, net.right, MOST_WORK) is None:
         fail_value(
             f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned; got "
             f"{len(net.left)} edges; keep those of each row's nearest neighbours."
@@ -152,14 +115,11 @@ def check_graph(net: Net, name: Any) -> None:
 
 
 def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
-    """Prepare the rows of a graph, of which those `seen` (n,) have entries; None where these are less than two.
-
-    `strength` is how many times as much as by default the prior of the parameters counts.
-    """
+    """The rows of a graph, `seen` (n,) with entries; None for less than two; the prior counts `strength` times."""
     if seen.sum() < 2:
         return None
     lengths = lengths_of(net)
-    whole: Any = ordered(net.n, net.left, net.right)
+    whole: Any = sparse.ordered(net.n, net.left, net.right)
     (scale, log_det), L = scales_of(net, whole, lengths), len(lengths)
     place, a, b, rest, weight, gaps = integrated_out(net, seen, lengths**2, scale)
     s, n = scale[:, place], len(place)
@@ -170,37 +130,19 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
             own[i] += np.bincount(one, weight[i], n)
             total[i] += np.bincount(one, weight[i] * (s[i, one] - s[i, other]), n)
     own, total = own * s * s, total * s
-    pattern: Any = whole if n == net.n else ordered(n, a, b)
+    pattern: Any = whole if n == net.n else sparse.ordered(n, a, b)
     if n < net.n:
-        log_det = np.array([factor(pattern, own[i][:, None, None], between[i][:, None]).log_det for i in range(L)])
-    return Field(
-        clock=net,
-        place=place,
-        order=np.arange(n),
-        left=a,
-        right=b,
-        lengths=lengths,
-        own=own,
-        between=between,
-        rest=rest,
-        total=total,
-        scale=scale,
-        log_det=log_det,
-        strengths=np.ones(1),
-        mean_rows=strength * MEAN_ROWS,
-        shape=strength * SHAPE,
-        gram=total.sum(axis=1)[:, None],
-        values=np.zeros((L, 0)),
-        vectors=np.zeros((L, 0, 0)),
-        pattern=pattern,
-        whole=whole,
-        gaps=gaps,
-    )
+        parts = zip(own[:, :, None, None], between[:, :, None], strict=True)
+        log_det = np.array([sparse.factor(pattern, *part).log_det for part in parts])
+    rows, numbers = (net, place, np.arange(n), a, b, lengths), (own, between, rest, total, scale, log_det)
+    law = np.ones(1), strength * MEAN_ROWS, strength * SHAPE, total.sum(axis=1)[:, None]
+    no_season = np.zeros((L, 0)), np.zeros((L, 0, 0))
+    return Field(*rows, *numbers, *law, *no_season, pattern, whole, gaps)
 
 
 def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Marginals:
     """The moments of all rows of a graph, in D columns, at the parameters of a `coupled.Chain`."""
-    whole: Any = ordered(clock.n, clock.left, clock.right)
+    whole: Any = sparse.ordered(clock.n, clock.left, clock.right)
     distinct, which = np.unique(law.length, return_inverse=True)
     scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
     return moments_of_all(clock, whole, law, scale, Lam, eta)
@@ -213,8 +155,8 @@ def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[n
         if length == 0.0:
             continue
         own = 1.0 + length**2 * net.matrix.sum(axis=1)
-        found = factor(whole, own[:, None, None], length**2 * net.weight[:, None])
-        variance = inverted(found)[0][:, 0, 0]
+        found = sparse.factor(whole, own[:, None, None], length**2 * net.weight[:, None])
+        variance = sparse.inverted(found)[0][:, 0, 0]
         scale[i], log_det[i] = np.sqrt(variance), found.log_det + float(np.log(variance).sum())
     return scale, log_det
 
@@ -238,63 +180,47 @@ MOST_BOND_WORK, MOST_NUMBERS = 3e8, 1e7
 TOL, MOST_STEPS = 1e-12, 20_000
 
 
-class Bonds(NamedTuple):
-    """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns.
+Ends = tuple[np.ndarray, np.ndarray]  # of all edges
 
-    Attributes
-    ----------
-    of : Field
-    own, field : (n, D) float64
-        The diagonal of the precision, and precision times mean.
-    between : (E, D) float64
-        Less the precision's element of two neighbours.
-    rest : (n, D) float64
-        The diagonal without what edges add to it.
-    which : (D,) int64
-        The number of the length that counts most.
-    """
+
+class Bonds(NamedTuple):
+    """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns."""
 
     of: Field
-    own: np.ndarray
-    field: np.ndarray
-    between: np.ndarray
-    rest: np.ndarray
-    which: np.ndarray
+    # The diagonal of the precision, and precision times mean
+    own: np.ndarray  # (n, D)
+    field: np.ndarray  # (n, D)
+    between: np.ndarray  # (E, D): less the precision's element of two neighbours
+    rest: np.ndarray  # (n, D): the diagonal without what edges add to it
+    which: np.ndarray  # (D,) int64: the number of the length that counts most
 
     def draw(
-        self,
-        Lam: np.ndarray,
-        eta: np.ndarray,
-        key: tuple[int, int, int],
-        precision: float = 1.0,
-        overwrite: bool = False,
+        self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
     ) -> np.ndarray:
         """A draw (n, D) of the rows, at one length, given `precision` times what entries say (see `chain.Links`)."""
-        of, D = self.of, self.own.shape[1]
-        Lam, eta = precision * Lam, precision * eta
-        Lam, right = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D] + self.field
+        of, (Lam, eta) = self.of, self._told(Lam, eta, precision)
+        right = eta + self.field
         scale = np.ascontiguousarray(of.scale[:, of.place][self.which].T)
         if not perturb(Lam, self.rest, of.left, of.right, self.between, scale, key, right):
             raise FloatingPointError(NOT_POSITIVE)
-        return _solution(_with_prior(Lam, self.own), of.left, of.right, self.between, right)
+        return _solution(of.pairs, _with_prior(Lam, self.own), self.between, right)
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
         """The moments of the rows given `precision` times what entries say (see `chain.Links`)."""
-        D = self.own.shape[1]
-        Lam, eta = precision * Lam, precision * eta
-        Lam, eta = np.ascontiguousarray(Lam[:, : D * (D + 1) // 2]), eta[:, :D]
-        of, right = self.of, eta + self.field
-        found = _moments(of.pattern, (of.left, of.right), _with_prior(Lam, self.own), self.between, right)
+        of, (Lam, eta) = self.of, self._told(Lam, eta, precision)
+        found = _moments(of.pattern, of.pairs, _with_prior(Lam, self.own), self.between, eta + self.field)
         return found._replace(told=(Lam, eta))
+
+    def _told(self, Lam: np.ndarray, eta: np.ndarray, precision: float) -> tuple[np.ndarray, np.ndarray]:
+        """What the entries say in the first D columns."""
+        D = self.own.shape[1]
+        return np.ascontiguousarray((precision * Lam)[:, : D * (D + 1) // 2]), (precision * eta)[:, :D]
 
 
 def moments_of_all(
     net: Net, whole: EliminationOrder, law: Any, scale: np.ndarray, Lam: np.ndarray, eta: np.ndarray
 ) -> Marginals:
-    """The moments of all rows of a graph, of which the entries say Lam (N, P), eta (N, D).
-
-    `law` has the mean, the precision and the length of each column, `scale` is S (N, D).
-    """
+    """The moments of all rows of a graph with what entries say, Lam (N, P), eta (N, D), at a `law` of each column."""
     own = law.precision * scale**2 * (1.0 + law.length**2 * net.matrix.sum(axis=1)[:, None])
     weight, field = law.precision * law.length**2 * net.weight[:, None], law.precision * scale**2
     for one, other in ((net.left, net.right), (net.right, net.left)):
@@ -310,35 +236,27 @@ def _with_prior(Lam: np.ndarray, own: np.ndarray) -> np.ndarray:
     return out
 
 
-def _solution(
-    Lam: np.ndarray, left: np.ndarray, right: np.ndarray, between: np.ndarray, field: np.ndarray
-) -> np.ndarray:
+def _solution(ends: Ends, Lam: np.ndarray, between: np.ndarray, field: np.ndarray) -> np.ndarray:
     """The solution (n, D) by conjugate gradients."""
     out = np.empty_like(field)
-    if solve_by_gradients(Lam, left, right, between, field, TOL, MOST_STEPS, out) < 0:
+    if sparse.solve_by_gradients(Lam, *ends, between, field, TOL, MOST_STEPS, out) < 0:
         raise FloatingPointError(NOT_POSITIVE)
     return out
 
 
-def _moments(
-    order: EliminationOrder,
-    ends: tuple[np.ndarray, np.ndarray],
-    Lam: np.ndarray,
-    between: np.ndarray,
-    field: np.ndarray,
-) -> Marginals:
+def _moments(order: EliminationOrder, ends: Ends, Lam: np.ndarray, between: np.ndarray, field: np.ndarray) -> Marginals:
     """The moments of rows of this joint precision and natural mean (n, D)."""
     D, numbers = field.shape[1], len(order.rows) + len(field)
     if D == 1 or (order.work * D**3 <= MOST_BOND_WORK and numbers * D * D <= MOST_NUMBERS):
-        found = factor(order, unpack(Lam, D), between)
-        mean, (cov, cross) = solved(found, field), inverted(found)
+        found = sparse.factor(order, unpack(Lam, D), between)
+        mean, (cov, cross) = sparse.solved(found, field), sparse.inverted(found)
         return Marginals(mean, pack(cov), cross.copy(), found.log_det)
-    mean = _solution(Lam, *ends, between, field)
+    mean = _solution(ends, Lam, between, field)
     cov, cross, log_det = np.zeros_like(Lam), np.empty_like(between), 0.0
     for d in range(D):
-        found, at = factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2
+        found, at = sparse.factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2
         log_det += found.log_det
-        own, edges = inverted(found)
+        own, edges = sparse.inverted(found)
         cov[:, at], cross[:, d] = own[:, 0, 0], edges[:, 0]
     return Marginals(mean, cov, cross, log_det, apart=True)
 
@@ -353,22 +271,12 @@ MOST_COUPLED = 16
 
 
 class Gap(NamedTuple):
-    """A row that was integrated out, and what it depends on: neighbours that come later.
-
-    Attributes
-    ----------
-    row : int
-    other : (k,) int64
-    share : (L, k) float64
-        How much of a neighbour's distance from the level the row is expected to have.
-    spread : (L,) float64
-        Its variance given them, times lam.
-    """
+    """A row that was integrated out, and what it depends on: neighbours that come later."""
 
     row: int
-    other: np.ndarray
-    share: np.ndarray
-    spread: np.ndarray
+    other: np.ndarray  # (k,) int64
+    share: np.ndarray  # (L, k): how much of a neighbour's distance from the level the row is expected to have
+    spread: np.ndarray  # (L,): its variance given them, times lam
 
 
 def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.ndarray) -> tuple[Any, ...]:
@@ -398,8 +306,19 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
         if degree > MOST_COUPLED:
             break
         is_left[row] = False
-        gaps.append(_step(row, near, rest, scale))
-        for other in gaps[-1].other.tolist():
+        others = sorted(near[row])
+        weights = np.array([near[row][other] for other in others]).reshape(-1, L)
+        pivot = rest[row] + weights.sum(axis=0)
+        share = weights / pivot
+        for i, a in enumerate(others):
+            rest[a] += share[i] * rest[row]
+            del near[a][row]
+            for j, b in enumerate(others[:i]):
+                near[a][b] = near[b][a] = near[a].get(b, 0.0) + weights[i] * share[j]
+        near[row] = {}
+        spread, at = 1.0 / (pivot * scale[:, row] ** 2) if others else np.ones(L), np.array(others, dtype=np.int64)
+        gaps.append(Gap(row, at, share.T * scale[:, at] / scale[:, [row]], spread))
+        for other in others:
             if not seen[other]:
                 heapq.heappush(heap, (len(near[other]), other))
     place, number = np.flatnonzero(is_left), np.cumsum(is_left) - 1
@@ -409,29 +328,10 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
     return place, left, right, rest[place].T.copy(), np.ascontiguousarray(weight), gaps
 
 
-def _step(row: int, near: list[dict[int, np.ndarray]], rest: np.ndarray, scale: np.ndarray) -> Gap:
-    """Integrate a row out."""
-    others, L = sorted(near[row]), rest.shape[1]
-    weights = np.array([near[row][other] for other in others]).reshape(-1, L)
-    pivot = rest[row] + weights.sum(axis=0)
-    share = weights / pivot
-    for i, a in enumerate(others):
-        rest[a] += share[i] * rest[row]
-        del near[a][row]
-        for j in range(i):
-            b = others[j]
-            near[a][b] = near[b][a] = near[a].get(b, 0.0) + weights[i] * share[j]
-    near[row] = {}
-    spread = 1.0 / (pivot * scale[:, row] ** 2) if others else np.ones(L)
-    at = np.array(others, dtype=np.int64)
-    return Gap(row, at, share.T * scale[:, at] / scale[:, [row]], spread)
-
-
 def draw_gaps(gaps: list[Gap], rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
     """Draw the rows that were integrated out, together, in place in `rows` (S, N, R).
 
-    In each of S draws column r has the length number which (S, R), the level (S, R) and noise (S, u, R), which is
-    divided by the root of lam.
+    In each draw a column has length number `which`, `level` (S, R) and `noise` (S, u, R), divided by the root of lam.
     """
     for i in range(len(gaps) - 1, -1, -1):
         row, others, share, spread = gaps[i]

@@ -69,15 +69,7 @@ class Graph:
 
 
 class Net(NamedTuple):
-    """The graph of a mode's rows: edges (E,) between two of n rows, in order, each once; weights have the median 1.
-
-    Attributes
-    ----------
-    n : int
-    left, right : (E,) int64
-        left < right.
-    weight : (E,) float64
-    """
+    """A mode's n rows and E edges left < right between them, in order, each once; weights have the median 1."""
 
     n: int
     left: Annotated[np.ndarray, Sized("E", "i")]
@@ -145,26 +137,21 @@ def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndar
 
 def _of_edges(edges: Any, what: str) -> tuple[Any, Any, np.ndarray, Any]:
     """Ends and weights, (E,) each, of a table, of tuples, or of a networkx graph, and all labels that it names."""
+    nodes: list[Any] = []
     if hasattr(edges, "nodes") and hasattr(edges, "edges"):
         if edges.is_directed():
             fail_value(f"{what} must have no directions; got a directed graph; use its to_undirected().")
         nodes, edges = list(edges.nodes), list(edges.edges(data="weight", default=1.0))
-        return _of_tuples(edges, nodes, what)
-    if isinstance(edges, pd.DataFrame):
+    elif isinstance(edges, pd.DataFrame):
         if edges.shape[1] not in (2, 3):
             fail_value(f"{what} must have two columns of labels, and perhaps one of weights; got {edges.shape[1]}.")
         weight = _weights(edges.iloc[:, 2] if edges.shape[1] == 3 else np.ones(len(edges)), what)
-        a, b = (edges.iloc[:, i].astype(object) for i in (0, 1))
-        if a.isna().any() or b.isna().any():
+        ends = [edges.iloc[:, i].astype(object) for i in (0, 1)]
+        if any(end.isna().any() for end in ends):
             fail_value(f"{what} must have labels at both ends of its edges; got a missing one.")
-        return a, b, weight, pd.concat([a, b])
-    if not isinstance(edges, Sequence) or isinstance(edges, str):
+        return *ends, weight, pd.concat(ends)
+    elif not isinstance(edges, Sequence) or isinstance(edges, str):
         fail_value(f"{what} must be {TAKEN}; got {type(edges).__name__}.")
-    return _of_tuples(list(edges), [], what)
-
-
-def _of_tuples(edges: list[Any], nodes: list[Any], what: str) -> tuple[Any, Any, np.ndarray, Any]:
-    """The same of pairs and triples, and of nodes beside theirs."""
     for edge in edges:
         if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
             fail_value(f"{what} must have edges (a, b) or (a, b, weight); got {edge!r}.")
@@ -202,9 +189,8 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
         fail_value(f"{what} must have edges between two rows; got one from {name!r} to itself.")
     if not len(a):
         fail_value(f"{what} must have an edge; got none; leave it out.")
-    pairs, first, which = np.unique(
-        np.sort(np.stack([a, b], axis=1), axis=1), axis=0, return_index=True, return_inverse=True
-    )
+    ends_of_all = np.sort(np.stack([a, b], axis=1), axis=1)
+    pairs, first, which = np.unique(ends_of_all, axis=0, return_index=True, return_inverse=True)
     once = weight[first]
     apart = np.abs(weight - once[which.ravel()]) > 1e-9 * weight.max()
     if apart.any():

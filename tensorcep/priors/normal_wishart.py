@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, multigammaln
@@ -22,10 +22,7 @@ CHUNK = 32
 
 
 def sums_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean (D,) of n vectors (n, D), and the sum of the outer products of what they differ from it by.
-
-    The sum is (D, D) of a larger array; without any vector the mean is to be set, and the sum is zeros.
-    """
+    """Mean (D,) of n vectors (n, D), unset if n = 0, and outer products about it summed, (D, D) of a larger array."""
     D = rows.shape[1]
     S = padded(D)
     mean, gram, apart, nothing = np.empty(D), np.zeros((S + 1, S)), np.zeros((CHUNK, S)), np.zeros(CHUNK)
@@ -133,7 +130,6 @@ def draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
 #
 # The prior of the rows of mode k is N(mu_k, Lam_k^-1), and (mu_k, Lam_k) has a Normal-Wishart prior. It is conjugate:
 # what the methods need follows from first and second moments of the rows.
-#
 # Source: Salakhutdinov and Mnih, "Bayesian Probabilistic Matrix Factorization using MCMC", eqs 14-15. Where we differ:
 # expected instead of sampled rows serve the deterministic methods, the prior is in units of the data, and rows without
 # entries are left out (they would only repeat the prior).
@@ -168,9 +164,7 @@ class NormalWishartLaw(NamedTuple):
     width: np.ndarray
     weight: float
 
-    def posterior(
-        self, mean: np.ndarray, cov: np.ndarray | None = None, coupled: Coupled | None = None
-    ) -> NormalWishart:
+    def posterior(self, mean: np.ndarray, cov: Any = None, coupled: Coupled | None = None) -> NormalWishart:
         """Posterior of (mu, Lam) from n rows: means (n, R) and the sum of their covariances; draws have none."""
         n, D = len(mean), len(self.centre)
         free = np.flatnonzero(self.free)
@@ -205,34 +199,31 @@ class NormalWishartLaw(NamedTuple):
         for any posterior, whether or not the rows have changed since.
         """
         p, D, expected = self.posterior(np.zeros((0, len(self.free)))), len(q.mean), q.df * inverse(q.scatter)
-        dispersed = expected_log_det(q) - np.linalg.slogdet(expected)[1]
+        dispersed = mean_log_det(q) - np.linalg.slogdet(expected)[1]
         ratio, apart = p.rows / q.rows, q.mean - p.mean  # the divergence of the Wisharts, and that of means given Lam
         gaussians = 0.5 * (D * (ratio - np.log(ratio) - 1.0) + p.rows * apart @ expected @ apart)
-        divergence = divergence_of_wisharts(q, p) + float(gaussians)
+        divergence = kl_of_wisharts(q, p) + float(gaussians)
         return 0.5 * round(q.rows - p.rows) * (dispersed - D / q.rows) - divergence
 
 
-def expected_log_det(q: NormalWishart) -> float:
+def mean_log_det(q: NormalWishart) -> float:
     """E[log |Lam|]."""
     D = len(q.mean)
     half = 0.5 * (q.df - np.arange(D))
     return float(digamma(half).sum() + D * np.log(2.0) - np.linalg.slogdet(q.scatter)[1])
 
 
-def divergence_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
+def kl_of_wisharts(q: NormalWishart, p: NormalWishart) -> float:
     """KL of the laws of Lam alone."""
     D, expected = len(q.mean), q.df * inverse(q.scatter)
     log_det_q, log_det_p = (np.linalg.slogdet(x.scatter)[1] for x in (q, p))
-    total = 0.5 * (q.df - p.df) * expected_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
+    total = 0.5 * (q.df - p.df) * mean_log_det(q) + 0.5 * np.einsum("ij,ji->", expected, p.scatter)
     total += 0.5 * (q.df * log_det_q - p.df * log_det_p) - 0.5 * D * (q.df + np.log(2.0) * (q.df - p.df))
     return float(total + multigammaln(0.5 * p.df, D) - multigammaln(0.5 * q.df, D))
 
 
 def _bartlett(df: float, D: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw L with L L' ~ Wishart(df, I); what is above the diagonal has no meaning.
-
-    By Bartlett's decomposition: scipy's Wishart takes several times as long as the rows of Enron.
-    """
+    """Draw L, L L' ~ Wishart(df, I), upper part without meaning; scipy takes several times as long as Enron's rows."""
     lower = rng.standard_normal((D, D))
     # one by one: numpy looks at all of an array of shapes before it draws, for longer than it draws these
     lower.ravel()[:: D + 1] = [math.sqrt(rng.chisquare(df - i)) for i in range(D)]

@@ -13,14 +13,8 @@ from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
-from tensorcep.priors.solvers.chain import (
-    Links,
-    expected_parts,
-    kernel_moments,
-    neighbour_lines,
-    neighbour_sums,
-    solve_banded,
-)
+from tensorcep.priors.solvers import chain
+from tensorcep.priors.solvers.chain import Links
 
 # The axis of a mode that is a series: which rows are neighbours, and what they say of each other at every length.
 #
@@ -31,7 +25,6 @@ from tensorcep.priors.solvers.chain import (
 #     precision of x = lam K,   K = v I + sum over pairs a, b of w1 (e_a e_a' + e_b e_b') - w2 (e_a e_b' + e_b e_a'),
 #
 # w1 = v rho^2 / (1 - rho^2) and w2 = v rho / (1 - rho^2); v = 1 on a line, and coth(circle / (2 length)) on a circle.
-#
 # Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, sec. 4.2.1 and B.2; Rue and Held
 # (2005).
 
@@ -50,55 +43,30 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class Axis(NamedTuple):
-    """The rows with entries of a mode on its axis, made once.
-
-    Attributes
-    ----------
-    clock : Clock
-    place : (n,) int64
-        These rows of the mode, in the order of their times.
-    order : (n,) int64
-        The same among the rows with entries alone.
-    closed : bool
-        Whether the last row is a neighbour of the first one.
-    phase : (n,) int64
-        Which of the P phases each row has.
-    which : (E,) int64
-        Which of the J distances each row and the next one are apart; on a circle the last one and the first one, too.
-    lengths : (L,) float64
-        Of the grid; 0 for rows that do not depend on each other.
-    own : (L,) float64
-        v.
-    near, between : (L, J) float64
-        w1 and w2 of the J distances.
-    log_det : (L,) float64
-        log |K|.
-    strengths : (S,) float64
-    mean_rows, shape : float
-        As how many rows the prior of the level counts, and the prior shape of lam.
-    gram : (L, P) float64
-        K summed over the rows of a phase and all rows.
-    values, vectors : (L, P), (L, P, P) float64
-        Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none.
-    """
+    """The rows with entries of a mode on its axis, made once."""
 
     clock: Clock
-    place: np.ndarray
-    order: np.ndarray
-    closed: bool
-    phase: np.ndarray
+    place: np.ndarray  # (n,) int64: these rows of the mode, in the order of their times
+    order: np.ndarray  # (n,) int64: the same among the rows with entries alone
+    closed: bool  # whether the last row is a neighbour of the first one
+    phase: np.ndarray  # (n,) int64: which of the P phases each row has
+    # (E,) int64: which of the J distances each row and the next one are apart; on a circle the last one and the first
+    # one, too
     which: np.ndarray
-    lengths: np.ndarray
-    own: np.ndarray
-    near: np.ndarray
-    between: np.ndarray
-    log_det: np.ndarray
-    strengths: np.ndarray
+    lengths: np.ndarray  # (L,): of the grid; 0 for rows that do not depend on each other
+    own: np.ndarray  # (L,): v
+    # w1 and w2 of the J distances
+    near: np.ndarray  # (L, J)
+    between: np.ndarray  # (L, J)
+    log_det: np.ndarray  # (L,): log |K|
+    strengths: np.ndarray  # (S,)
+    # As how many rows the prior of the level counts, and the prior shape of lam
     mean_rows: float
     shape: float
-    gram: np.ndarray
-    values: np.ndarray
-    vectors: np.ndarray
+    gram: np.ndarray  # (L, P): K summed over the rows of a phase and all rows
+    # Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none
+    values: np.ndarray  # (L, P)
+    vectors: np.ndarray  # (L, P, P)
 
     @property
     def n_phases(self) -> int:
@@ -118,9 +86,9 @@ class Axis(NamedTuple):
         tables = [self.own @ scale, self.near.T @ scale, self.between.T @ scale, np.einsum("l,lpd->pd", self.own, each)]
         tables += [(part.T @ each.reshape(L, -1)).reshape(-1, P, D) for part in (self.near, -self.between)]
         n, E = len(self.place), len(self.which)
-        own, field, between = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
-        neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), own, field, between)
-        return Links(self, own, field, between)
+        lines = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
+        chain.neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), *lines)
+        return Links(self, *lines)
 
     def chained(self, prior: Links) -> Chained:
         """Such a prior with its means and determinants, column by column."""
@@ -128,15 +96,12 @@ class Axis(NamedTuple):
         return Chained(prior, log_det, mean)
 
     def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Sums over rows (n, D), in order, with variances (n, D) and covariances of neighbours (E, D), at each length.
-
-        x'Kx, (L, D), and K times the rows, summed over each phase, (L, P, D).
-        """
+        """x'Kx, (L, D), and Kx summed over each phase, (L, P, D), expected of rows with these moments."""
         J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
         square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
         linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
-        moments = kernel_moments(rows, variance, cross)
-        neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
+        moments = chain.kernel_moments(rows, variance, cross)
+        chain.neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
         squares: np.ndarray = self.own[:, None] * square[0]
         squares = squares + self.near @ near - 2.0 * (self.between @ between)
         return squares, times_k(self, *linear)
@@ -168,10 +133,7 @@ def lengths_of(clock: Clock, times: np.ndarray, steps: np.ndarray) -> np.ndarray
 
 
 def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
-    """Prepare the rows with entries, (n_k,) bool; None where none has a neighbour.
-
-    `strength` is how many times as much as by default the prior of the parameters counts.
-    """
+    """The rows with entries, `seen` (n_k,); None where none has a neighbour; the prior counts `strength` times."""
     rows = np.flatnonzero(seen)
     if len(rows) < 2:
         return None
@@ -185,8 +147,28 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     phase, which = np.maximum(clock.phase_of(times), 0), which.ravel().astype(np.int64)
     grid = lengths, *weights(lengths, distances, clock.circle if closed else 0.0)
     prior = NO_LEVEL if len(clock.groups) else strength * MEAN_ROWS, strength * SHAPE
-    begun, nothing = (clock, rows[order], order, closed, phase, which, *grid), 3 * (np.empty(0),)
-    return _with_tables(Axis(*begun, nothing[0], np.ones(1), *prior, *nothing))
+    rows_and_grid, nothing = (clock, rows[order], order, closed, phase, which, *grid), 3 * (np.empty(0),)
+    begun = Axis(*rows_and_grid, nothing[0], np.ones(1), *prior, *nothing)
+    L, own = len(lengths), np.empty((len(rows), 1))
+    log_det = np.log1p(begun.near) @ np.bincount(which)  # of a line: det K is the product of 1 / (1 - rho^2)
+    for i in range(L if closed else 0):
+        own[:] = begun.own[i]
+        near, between = (part[i][which][:, None] for part in (begun.near, begun.between))
+        for side in begun.pairs:
+            own[side] += near
+        log_det[i] = solved(own, between, np.zeros_like(own), closed)[1][0]
+    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (phase[end] for end in begun.pairs)
+    counts, (near, between) = np.diag(np.bincount(phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
+    for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
+        np.add.at(near, (which, one, one), 1.0)
+        np.add.at(between, (which, one, other), 1.0)
+    gram = times_k(begun, counts, near, between)  # (L, P, P)
+    totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
+    if not clock.seasonal:
+        return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
+    values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
+    values = np.maximum(values, 0.0)
+    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=totals, values=values, vectors=vectors)
 
 
 def in_time(clock: Clock, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
@@ -205,30 +187,6 @@ def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
     """Which rows are neighbours, (E,) and (E,)."""
     left = np.arange(n if closed else n - 1)
     return left, (left + 1) % n
-
-
-def _with_tables(begun: Axis) -> Axis:
-    """The axis with what its lengths need: determinants, and K in the phases."""
-    L, own = len(begun.lengths), np.empty((len(begun.place), 1))
-    log_det = np.log1p(begun.near) @ np.bincount(begun.which)  # of a line: det K is the product of 1 / (1 - rho^2)
-    for i in range(L if begun.closed else 0):
-        own[:] = begun.own[i]
-        near, between = (part[i][begun.which][:, None] for part in (begun.near, begun.between))
-        for side in begun.pairs:
-            own[side] += near
-        log_det[i] = solved(own, between, np.zeros_like(own), begun.closed)[1][0]
-    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (begun.phase[end] for end in begun.pairs)
-    counts, (near, between) = np.diag(np.bincount(begun.phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
-    for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
-        np.add.at(near, (begun.which, one, one), 1.0)
-        np.add.at(between, (begun.which, one, other), 1.0)
-    gram = times_k(begun, counts, near, between)  # (L, P, P)
-    totals, whole = gram.sum(axis=2), gram.sum(axis=(1, 2)) + begun.mean_rows
-    if not begun.clock.seasonal:
-        return begun._replace(log_det=log_det, gram=totals, values=np.zeros((L, 0)), vectors=np.zeros((L, 0, 0)))
-    values, vectors = np.linalg.eigh(gram - totals[:, :, None] * totals[:, None] / whole[:, None, None])
-    values = np.maximum(values, 0.0)
-    return begun._replace(log_det=log_det, strengths=STRENGTHS, gram=totals, values=values, vectors=vectors)
 
 
 def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
@@ -264,10 +222,7 @@ def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
 
 
 def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The solution (n, D) of each column's system, and the log determinants of their matrices, (D,).
-
-    These have `own` (n, D) on the diagonal, and less `between` (E, D) beside it.
-    """
+    """Solutions (n, D) for each column's `own` on the diagonal, less `between` beside it, and log determinants."""
     (n, D), order = own.shape, np.arange(len(own))
     if closed:  # an order in which neighbours are at most two apart
         order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
@@ -277,7 +232,7 @@ def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool
     bands[0] = own[order]
     low, high = np.minimum(place[left], place[right]), np.maximum(place[left], place[right])
     bands[high - low, low] = -between
-    solve_banded(bands, found, np.ones(D), log_det)
+    chain.solve_banded(bands, found, np.ones(D), log_det)
     return found[place], log_det
 
 
@@ -290,9 +245,9 @@ class Chained(NamedTuple):
 
     def expected(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> float:
         """The expected log density of rows (n, D), in order, with these variances and covariances of neighbours."""
-        prior, moments = self.links, kernel_moments(rows, variance, cross)
+        prior, moments = self.links, chain.kernel_moments(rows, variance, cross)
         given = (*prior.of.pairs, prior.own, prior.between, prior.field, self.mean)
-        square, linear = expected_parts(*given, *moments)
+        square, linear = chain.expected_parts(*given, *moments)
         return float(linear - 0.5 * (square - self.log_det.sum() + rows.size * LOG_2PI))
 
 
@@ -304,26 +259,13 @@ class Chained(NamedTuple):
 
 
 class SeriesTable(NamedTuple):
-    """The posterior of a mode's parameters given length (L) and strength (S), in D columns.
+    """The posterior of a mode's parameters given length (L) and strength (S), in D columns."""
 
-    Attributes
-    ----------
-    log_z : (L, S, D)
-        Log of the prior of both times what the rows say, all else integrated out.
-    a : float
-    b : (L, S, D)
-        Of the Gamma law of lam.
-    level : (L, D)
-        K times the rows, summed.
-    season : (L, P, D)
-        The same by phase in the eigenvectors, the level integrated out.
-    """
-
-    log_z: np.ndarray
+    log_z: np.ndarray  # (L, S, D): log of the prior of both times what the rows say, all else integrated out
     a: float
-    b: np.ndarray
-    level: np.ndarray
-    season: np.ndarray
+    b: np.ndarray  # (L, S, D): of the Gamma law of lam
+    level: np.ndarray  # (L, D): K times the rows, summed
+    season: np.ndarray  # (L, P, D): the same by phase in the eigenvectors, the level integrated out
 
     @property
     def shares(self) -> np.ndarray:
@@ -337,10 +279,7 @@ class SeriesTable(NamedTuple):
 
 
 def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> SeriesTable:
-    """The posterior given the sums of `of`, a series or a graph, over rows less the centre of their level.
-
-    `rate` (D,) is that of the Gamma prior of lam.
-    """
+    """The posterior given the sums of a series or graph about the centre of the level; `rate` (D,) is lam's."""
     squares, in_phase = sums
     L, S, n, P = len(of.lengths), len(of.strengths), len(of.place), of.values.shape[1]
     whole, level = of.gram.sum(axis=1) + of.mean_rows, in_phase.sum(axis=1)
@@ -356,9 +295,7 @@ def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> Ser
     return SeriesTable(0.5 * log_det[:, :, None] - a * np.log(b) + constant, a, b, level, season)
 
 
-def levels(
-    of: Any, known: SeriesTable, shares: np.ndarray, noise: tuple[np.ndarray, np.ndarray] | None = None
-) -> np.ndarray:
+def levels(of: Any, known: SeriesTable, shares: np.ndarray, noise: Any = None) -> np.ndarray:
     """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D).
 
     The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
@@ -387,19 +324,12 @@ CONSTANT, SAME_TIME = 200.0, 1e-9
 
 
 class Laws(NamedTuple):
-    """The parameters of a series in S draws, or the one of a posterior.
+    """The parameters of a series in S draws, or the one of a posterior."""
 
-    Attributes
-    ----------
-    mean, precision, length : (S, R) float64
-    season : (S, P, R) float64
-        No phases without a season.
-    """
-
-    mean: np.ndarray
-    precision: np.ndarray
-    length: np.ndarray
-    season: np.ndarray
+    mean: np.ndarray  # (S, R)
+    precision: np.ndarray  # (S, R)
+    length: np.ndarray  # (S, R)
+    season: np.ndarray  # (S, P, R): no phases without a season
 
     def levels(self, phase: int) -> np.ndarray:
         """Level and season of a row, (S, R); of a phase that is not known the level."""
@@ -434,10 +364,7 @@ def lines_of_modes(modes: ModePrior, clocks: tuple[Clock | Net | None, ...]) -> 
 def in_columns(
     lines: np.ndarray, clocks: tuple[Clock | Net | None, ...], places: Sequence[np.ndarray], free: np.ndarray
 ) -> np.ndarray:
-    """Lines (..., n, Q) of all series as lines of R columns, at these places (Q,) in each mode, -1 for nowhere.
-
-    Other columns are 0 for good, or 1 where they are not free, (K, R) bool.
-    """
+    """Lines (..., n, Q) of all series in R columns, at places (Q,) of each mode or -1; others 0, or 1 if not free."""
     out, at = np.empty((*lines.shape[:-1], free.shape[1])), 0
     for k, clock in enumerate(clocks):
         if clock is not None:
@@ -467,27 +394,18 @@ def laws_of_mode(modes: ModePrior, k: int) -> Laws:
 
 
 class Near(NamedTuple):
-    """Neighbours of new pairs among the known ones, (q,) each.
+    """Neighbours of new pairs among the known ones, (q,) each."""
 
-    Attributes
-    ----------
-    left, right : int64
-        Below 0 where there is none; `left` is then another number for every row.
-    from_left, to_right : float64
-        Distances in time; infinite where there is none.
-    """
-
+    # Below 0 where there is none; `left` is then another number for every row
     left: np.ndarray
     right: np.ndarray
+    # Distances in time; infinite where there is none
     from_left: np.ndarray
     to_right: np.ndarray
 
 
 def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray]) -> Near:
-    """The neighbours of new pairs of a row and a time; known ones are in the order of both.
-
-    A time that is nan has none.
-    """
+    """The neighbours of new pairs of a row and a time, if that is not nan; known ones are in the order of both."""
     (known_row, known_time), (row, time) = known, new
     row, distinct = row.astype(np.int64), np.unique(known_time)
     rank = np.searchsorted(distinct, time, side="right")
@@ -541,11 +459,7 @@ def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.nda
 def draw_at(
     clock: Clock, known: np.ndarray, rows: np.ndarray, laws: Laws, times: np.ndarray, noise: np.ndarray, joint: bool
 ) -> np.ndarray:
-    """Rows at new times, (S, q, R), in each draw of the known ones (S, n, R).
-
-    With `joint` they are draws together; otherwise each is one by itself, given the known rows. `noise` is standard
-    normal, (S, q, R).
-    """
+    """Rows at new times, (S, q, R), given known ones (S, n, R), `joint` or each by itself, of standard normal noise."""
     out, phases, before = np.empty_like(noise), clock.phase_of(known), -1
     order, phase, near = places(clock, known, times)
     times = times.reshape(len(times), -1)[:, -1]
@@ -570,10 +484,7 @@ def draw_at(
 def moments_at(
     clock: Clock, known: np.ndarray, mean: np.ndarray, cov: np.ndarray, laws: Laws, times: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means (q, R) and packed covariances (q, P) of rows at new times, each by itself, given the known rows' moments.
-
-    The covariance of two neighbours follows from those of both, as their joint precision has the prior's coupling.
-    """
+    """Means (q, R), packed covariances (q, P) of rows at new times, each by itself, given the known rows' moments."""
     (_, phase, near), phases, R = places(clock, known, times), clock.phase_of(known), mean.shape[1]
     means, covs = np.empty((len(times), R)), np.empty((len(times), R, R))
     for i in range(len(times)):
@@ -586,16 +497,10 @@ def moments_at(
                 spread = spread + share[:, None] * unpack(cov[side], R) * share
         if min(sides) >= 0:
             _, _, between = weights(laws.length[0], np.array([near.from_left[i] + near.to_right[i]]), clock.circle)
-            both = _covariance(unpack(cov[sides[0]], R), unpack(cov[sides[1]], R), laws.precision[0] * between[:, 0])
-            both = counts[0][:, None] * both * counts[1]
+            left, right = (np.linalg.cholesky(unpack(cov[side], R)) for side in sides)
+            U, g, V = np.linalg.svd(left.T @ ((laws.precision[0] * between[:, 0])[:, None] * right))
+            y = 2.0 * g / (1.0 + np.sqrt(1.0 + 4.0 * g * g))
+            both = counts[0][:, None] * (left @ (U * y) @ V @ right.T) * counts[1]
             spread = spread + both + both.T
         means[i], covs[i] = value, spread
     return means, pack(covs)
-
-
-def _covariance(left: np.ndarray, right: np.ndarray, coupling: np.ndarray) -> np.ndarray:
-    """The covariance of two Gaussian rows with these covariances whose joint precision couples them by -coupling."""
-    roots = [np.linalg.cholesky(side) for side in (left, right)]
-    U, g, V = np.linalg.svd(roots[0].T @ (coupling[:, None] * roots[1]))
-    y = 2.0 * g / (1.0 + np.sqrt(1.0 + 4.0 * g * g))
-    return np.asarray(roots[0] @ (U * y) @ V @ roots[1].T)

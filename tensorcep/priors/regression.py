@@ -11,14 +11,7 @@ from tensorcep.core.packing import pack, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.priors.base import Coupled, ModeParameters, Slopes, moments_of
 from tensorcep.priors.features import Design
-from tensorcep.priors.normal_wishart import (
-    MEAN_ROWS,
-    NormalWishart,
-    divergence_of_wisharts,
-    draw_root,
-    expected_log_det,
-    inverse,
-)
+from tensorcep.priors.normal_wishart import MEAN_ROWS, NormalWishart, draw_root, inverse, kl_of_wisharts, mean_log_det
 
 # The linear map from features to prior means: its posterior given rows, and draws of it.
 #
@@ -30,7 +23,6 @@ from tensorcep.priors.normal_wishart import (
 #     Lam     ~ Wishart(df + n, (square - Y' (H + strength)^-1 Y)^-1).
 #
 # With many features systems are solved by conjugate gradients instead, and draws come from noise that is injected.
-#
 # Source: Simm et al. 2017, "Macau: Scalable Bayesian factorization with high-dimensional side information using MCMC",
 # sec. 3. Where we differ: with few features (mu, Lam, B) are one draw, and the strength one with all three integrated
 # out, by a slice sampler of its log; so draws do not depend on B before, which would move slowly where B is small.
@@ -46,28 +38,15 @@ RESIDUAL, MOST_STEPS = 1e-6, 1000
 
 
 class PreparedFeatures(NamedTuple):
-    """What is needed of the features of rows with entries, made once.
+    """What is needed of the features of rows with entries, made once."""
 
-    Attributes
-    ----------
-    design : Design
-        Of these rows.
-    total : (F,) float64
-        Their sum.
-    rows : float
-        Rows, and as how many the prior mean counts.
-    values, vectors : (F,), (F, F) float64, or None
-        Eigenvalues and eigenvectors of H; None where features are many.
-    prior : tuple of float
-        Shape and rate of the strength.
-    """
-
-    design: Design
-    total: np.ndarray
-    rows: float
-    values: Any
-    vectors: Any
-    prior: tuple[float, float]
+    design: Design  # of these rows
+    total: np.ndarray  # (F,): their sum
+    rows: float  # rows, and as how many the prior mean counts
+    # Eigenvalues and eigenvectors of H; None where features are many
+    values: Any  # (F,)
+    vectors: Any  # (F, F) or None
+    prior: tuple[float, float]  # shape and rate of the strength
 
 
 def ready(design: Design, prior_rows: float, strength: tuple[float, float] = STRENGTH) -> PreparedFeatures:
@@ -87,23 +66,12 @@ def decomposed(gram: np.ndarray, total: np.ndarray, count: float) -> tuple[np.nd
 
 
 class FeatureSums(NamedTuple):
-    """Sums over the rows of a mode about the centre of their mean's prior, in the free columns.
+    """Sums over the rows of a mode about the centre of their mean's prior, in the free columns."""
 
-    Attributes
-    ----------
-    total : (D,) float64
-    square : (D, D) float64
-        With mu integrated out, and the prior's scatter.
-    cross : (F, D) float64
-        Y; in the eigenvectors where there are some.
-    df : float
-        Degrees of freedom of Lam.
-    """
-
-    total: np.ndarray
-    square: np.ndarray
-    cross: np.ndarray
-    df: float
+    total: np.ndarray  # (D,)
+    square: np.ndarray  # (D, D): with mu integrated out, and the prior's scatter
+    cross: np.ndarray  # (F, D): Y; in the eigenvectors where there are some
+    df: float  # degrees of freedom of Lam
 
 
 def sums(have: PreparedFeatures, apart: np.ndarray, scatter: np.ndarray, df: float) -> FeatureSums:
@@ -166,31 +134,6 @@ def _slice(have: PreparedFeatures, known: FeatureSums, at: float, rng: np.random
     return at
 
 
-def _draw_many(
-    have: PreparedFeatures,
-    known: FeatureSums,
-    now: Slopes,
-    precision: np.ndarray,
-    apart: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Draw the strength given B and Lam, Lam given B, and B by injected noise: Lam = root root'."""
-    (a, b), (F, D), n = have.prior, now.coef.shape, len(apart)
-    square = float(np.einsum("fd,de,fe->", now.coef, precision, now.coef))
-    strength = float(rng.gamma(a + 0.5 * F * D) / (b + 0.5 * square))
-    rest = apart - have.design.times(now.coef)
-    total = rest.sum(axis=0)
-    of_rows = apart.T @ apart - np.outer(known.total, known.total) / have.rows
-    scatter = known.square - of_rows + rest.T @ rest - np.outer(total, total) / have.rows
-    root = draw_root(known.df + F, scatter + strength * now.coef.T @ now.coef, rng)
-    noise = rng.standard_normal((n + F, D))
-    # the square root of I - 11' / count takes a share of the mean off
-    share = (1.0 - np.sqrt(1.0 - n / have.rows)) / max(1, n)
-    of_data = have.design.transposed(noise[:n] - share * noise[:n].sum(axis=0))
-    injected = np.linalg.solve(root.T, (of_data + np.sqrt(strength) * noise[n:]).T).T
-    return strength, root, solve(have, known.cross + injected, strength, now.coef)
-
-
 def solve(have: PreparedFeatures, right: np.ndarray, strength: float, start: np.ndarray) -> np.ndarray:
     """(H + strength)^-1 right by conjugate gradients, each of the columns by itself."""
 
@@ -226,28 +169,15 @@ GRID = 31
 
 
 class PosteriorOfSlopes(NamedTuple):
-    """Posterior of (mu, Lam, B) of a mode given the strength, in its free columns.
+    """Posterior of (mu, Lam, B) of a mode given the strength, in its free columns."""
 
-    Attributes
-    ----------
-    mean : (D,) float64
-        Of mu.
-    slopes : Slopes
-        Mean of B, and the strength.
-    wishart : NormalWishart
-        The law of Lam; its other fields are not used.
-    """
-
-    mean: np.ndarray
-    slopes: Slopes
-    wishart: NormalWishart
+    mean: np.ndarray  # (D,): of mu
+    slopes: Slopes  # mean of B, and the strength
+    wishart: NormalWishart  # the law of Lam; its other fields are not used
 
 
 class FeaturesLaw(NamedTuple):
-    """A mode whose mean, precision and dependence on features are learned (see `base.ModeLaw`).
-
-    `have` is what is made of the features of its rows with entries.
-    """
+    """A mode whose mean, precision and dependence on features are learned (see `base.ModeLaw`)."""
 
     free: np.ndarray
     centre: np.ndarray
@@ -267,8 +197,12 @@ class FeaturesLaw(NamedTuple):
         return self.from_sums(sums(self.have, mean[:, self.free] - self.centre, scatter + own, df))
 
     def from_sums(self, known: FeatureSums) -> PosteriorOfSlopes:
-        """The same given sums over the rows."""
-        have, strength = self.have, best_strength(self.have, known)
+        """The same given sums over the rows, at the strength at which the lower bound is highest."""
+        have, grid = self.have, np.log(self.have.design.size) + np.linspace(-RANGE / 2.0, RANGE / 2.0, GRID)
+        best = int(np.argmax([log_density(have, known, at) for at in grid]))
+        around = grid[max(0, best - 1)], grid[min(GRID - 1, best + 1)]
+        found = minimize_scalar(lambda at: -log_density(have, known, at), bounds=around, method="bounded")
+        strength = float(np.exp(found.x))
         coef = have.vectors @ (known.cross / (have.values + strength)[:, None])
         at = self.centre + (known.total - have.total @ coef) / have.rows
         wishart = NormalWishart(at, have.rows, known.df, scatter_at(have, known, strength))
@@ -291,8 +225,21 @@ class FeaturesLaw(NamedTuple):
             weight = (have.values + strength)[:, None]
             noise = np.linalg.solve(root.T, rng.standard_normal(known.cross.shape).T).T
             coef = have.vectors @ (known.cross / weight + noise / np.sqrt(weight))
-        else:
-            strength, root, coef = _draw_many(have, known, old, now.precision, apart, rng)
+        else:  # the strength given B and Lam, Lam given B, and B by injected noise
+            (a, b), (F, D), n = have.prior, old.coef.shape, len(apart)
+            square = float(np.einsum("fd,de,fe->", old.coef, now.precision, old.coef))
+            strength = float(rng.gamma(a + 0.5 * F * D) / (b + 0.5 * square))
+            rest = apart - have.design.times(old.coef)
+            total = rest.sum(axis=0)
+            of_rows = apart.T @ apart - np.outer(known.total, known.total) / have.rows
+            scatter = known.square - of_rows + rest.T @ rest - np.outer(total, total) / have.rows
+            root = draw_root(known.df + F, scatter + strength * old.coef.T @ old.coef, rng)
+            noise = rng.standard_normal((n + F, D))
+            # the square root of I - 11' / count takes a share of the mean off
+            share = (1.0 - np.sqrt(1.0 - n / have.rows)) / max(1, n)
+            of_data = have.design.transposed(noise[:n] - share * noise[:n].sum(axis=0))
+            injected = np.linalg.solve(root.T, (of_data + np.sqrt(strength) * noise[n:]).T).T
+            coef = solve(have, known.cross + injected, strength, old.coef)
         mean = (known.total - have.total @ coef) / have.rows
         mean = mean + np.linalg.solve(root.T, rng.standard_normal(len(mean))) / np.sqrt(have.rows)
         return ModeParameters(self.centre + mean, root @ root.T, Slopes(coef, strength))
@@ -317,19 +264,9 @@ class FeaturesLaw(NamedTuple):
         square += strength * float(np.einsum("fd,de,fe->", q.slopes.coef, expected, q.slopes.coef))
         log_det = np.log(have.rows / before.rows) - float(np.log(shares).sum())
         gaussians = 0.5 * (D * (inside - (F + 1) + log_det) + square)
-        dispersed = expected_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
+        dispersed = mean_log_det(q.wishart) - np.linalg.slogdet(expected)[1]
         rows = 0.5 * (n * dispersed - D * (F + 1 - inside))
-        return float(rows - gaussians - divergence_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
-
-
-def best_strength(have: PreparedFeatures, known: FeatureSums) -> float:
-    """The strength at which the lower bound is highest."""
-    unit = np.log(have.design.size)
-    grid = unit + np.linspace(-RANGE / 2.0, RANGE / 2.0, GRID)
-    best = int(np.argmax([log_density(have, known, at) for at in grid]))
-    around = grid[max(0, best - 1)], grid[min(GRID - 1, best + 1)]
-    found = minimize_scalar(lambda at: -log_density(have, known, at), bounds=around, method="bounded")
-    return float(np.exp(found.x))
+        return float(rows - gaussians - kl_of_wisharts(q.wishart, before) + a * np.log(strength) - b * strength)
 
 
 # The same in a stream, from sums.
@@ -338,48 +275,27 @@ NaturalRows = tuple[np.ndarray, np.ndarray]  # packed precisions (m, P) and natu
 
 
 class MapOfFeatures(NamedTuple):
-    """What is known of the map from the F features of a mode to the prior means of its rows, in D free columns.
-
-    Its law needs sums over the rows with entries alone: a stream takes what some rows said before out of them, and puts
-    what they say now in.
-
-    Attributes
-    ----------
-    free : (R,) bool
-    centre, width : (D,) float64
-        What was expected of a row before any entry, and the deviation from it.
-    weight : float
-        How many times as much as by default that counts.
-    rows : int
-        Rows with entries.
-    total, gram : (F,), (F, F) float64
-        Sums of their features, and of products of these.
-    apart, cross, square : (D,), (F, D), (D, D) float64
-        Sums of the rows less the centre, of these times features, and of their second moments.
-    mean, precision : (D,), (D, D) float64
-        The prior of a row without features that has entries.
-    coef : (F, D) float64
-    strength : float
-        Precision of coef beside that of the rows.
-    root : (F, F) float64
-        Of what coef varies by, in units of the rows' own covariance.
-    """
+    """What is known of the map from features to prior means: sums over rows, which a stream adds and takes off."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
+    # What was expected of a row before any entry, and the deviation from it
     centre: Annotated[np.ndarray, Sized("D")]
     width: Annotated[np.ndarray, Sized("D")]
-    weight: float
-    rows: int
+    weight: float  # how many times as much as by default that counts
+    rows: int  # rows with entries
+    # Sums of their features, and of products of these
     total: Annotated[np.ndarray, Sized("F")]
     gram: Annotated[np.ndarray, Sized("F F")]
+    # Sums of the rows less the centre, of these times features, and of their second moments
     apart: Annotated[np.ndarray, Sized("D")]
     cross: Annotated[np.ndarray, Sized("F D")]
     square: Annotated[np.ndarray, Sized("D D")]
+    # The prior of a row without features that has entries
     mean: Annotated[np.ndarray, Sized("D")]
     precision: Annotated[np.ndarray, Sized("D D")]
     coef: Annotated[np.ndarray, Sized("F D")]
-    strength: float
-    root: Annotated[np.ndarray, Sized("F F")]
+    strength: float  # precision of coef beside that of the rows
+    root: Annotated[np.ndarray, Sized("F F")]  # (F, F): of what coef varies by, in units of the rows' own covariance
 
     @property
     def weight_of_mean(self) -> float:
@@ -387,10 +303,7 @@ class MapOfFeatures(NamedTuple):
         return self.rows + self.weight * MEAN_ROWS
 
     def with_rows(self, some: Design, new: NaturalRows, old: NaturalRows | None) -> MapOfFeatures:
-        """The map with sums that hold rows with features `some`, `new` in place of `old`; None: of nothing.
-
-        Its law stays.
-        """
+        """The map, its law as before, with sums that hold rows of features `some`, `new` for `old` (None: nothing)."""
         known = self._summed(some, new, 1.0)
         if old is not None:
             return known._summed(some, old, -1.0)
@@ -403,11 +316,8 @@ class MapOfFeatures(NamedTuple):
         mean, cov, _ = moments_of(*rows)
         apart, own = mean[:, self.free] - self.centre, np.ix_(self.free, self.free)
         square = apart.T @ apart + unpack(cov.sum(axis=0), mean.shape[1])[own]
-        return self._replace(
-            apart=self.apart + sign * apart.sum(axis=0),
-            cross=self.cross + sign * some.transposed(apart),
-            square=self.square + sign * square,
-        )
+        moved = {"apart": self.apart + sign * apart.sum(axis=0), "cross": self.cross + sign * some.transposed(apart)}
+        return self._replace(**moved, square=self.square + sign * square)
 
     def learn(self, design: Design) -> MapOfFeatures:
         """The map with its law given the rows that it holds."""
@@ -426,10 +336,7 @@ class MapOfFeatures(NamedTuple):
         return self._replace(root=vectors / np.sqrt(values + self.strength))
 
     def prior_of(self, some: Design, seen: np.ndarray) -> NaturalRows:
-        """The prior, in the free columns, of rows with features `some`, of which those `seen` (m,) bool have entries.
-
-        The others are as unsure as the map, too.
-        """
+        """The prior in the free columns of rows of features `some`; those not `seen` (m,) are as unsure as the map."""
         mean = self.mean + some.times(self.coef)
         apart = some.times(self.root) - (self.total @ self.root) / self.weight_of_mean
         unsure = np.where(seen, 0.0, 1.0 / self.weight_of_mean + (apart**2).sum(axis=1))
@@ -445,20 +352,7 @@ def map_of_fit(
     if slopes is None:
         raise ValueError("the fit found no map of the features of a mode")
     F, D = n_features, int(free.sum())
-    return MapOfFeatures(
-        free=free,
-        centre=centre[free],
-        width=width[free],
-        weight=weight,
-        rows=0,
-        total=np.zeros(F),
-        gram=np.zeros((F, F)),
-        apart=np.zeros(D),
-        cross=np.zeros((F, D)),
-        square=np.zeros((D, D)),
-        mean=found.mean[free],
-        precision=found.precision[np.ix_(free, free)],
-        coef=slopes.coef[:, free],
-        strength=slopes.strength,
-        root=np.eye(F) / np.sqrt(slopes.strength),
-    )
+    sums_of_none = np.zeros(F), np.zeros((F, F)), np.zeros(D), np.zeros((F, D)), np.zeros((D, D))
+    prior = found.mean[free], found.precision[np.ix_(free, free)]
+    law = *prior, slopes.coef[:, free], slopes.strength, np.eye(F) / np.sqrt(slopes.strength)
+    return MapOfFeatures(free, centre[free], width[free], weight, 0, *sums_of_none, *law)

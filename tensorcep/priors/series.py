@@ -81,36 +81,19 @@ class Series:
 
 
 class Clock(NamedTuple):
-    """Where the rows of a mode lie on its axis, in steps: the least distance of two rows is 1.
+    """Where the rows of a mode lie on its axis, in steps: the least distance of two rows is 1."""
 
-    Attributes
-    ----------
-    kind : str
-        See `Series`.
-    reads : str
-        What labels are: "row", "number", "time", "delta", "order", or the frequency of Periods.
-    step : float
-        The unit in that of the labels; of times in seconds.
-    period, circle : float
-        Of the season, and the length of the axis where it is a circle; 0 where there is none.
-    order : tuple
-        The labels in order, if they were given.
-    times : (n,) float64
-    phases : (P,) float64
-        The phases of a season that occur; one, 0, without a season.
-    groups : (n,) int64
-        Of rows that follow each other within groups alone, about 0, the group of each; they are in the order of these
-        and of their times. Empty for others.
-    """
-
-    kind: str
-    reads: str
-    step: float
+    kind: str  # see `Series`
+    reads: str  # what labels are: "row", "number", "time", "delta", "order", or the frequency of Periods
+    step: float  # the unit in that of the labels; of times in seconds
+    # Of the season, and the length of the axis where it is a circle; 0 where there is none
     period: float
     circle: float
-    order: tuple[Any, ...]
-    times: Annotated[np.ndarray, Sized("_")]
-    phases: Annotated[np.ndarray, Sized("_")]
+    order: tuple[Any, ...]  # the labels in order, if they were given
+    times: Annotated[np.ndarray, Sized("_")]  # (n,)
+    phases: Annotated[np.ndarray, Sized("_")]  # (P,): the phases of a season that occur; one, 0, without a season
+    # (n,) int64: of rows that follow each other within groups alone, about 0, the group of each; they are in the order
+    # of these and of their times. Empty for others.
     groups: Annotated[np.ndarray, Sized("_", "i")] = np.zeros(0, dtype=np.int64)
 
     def at(self, which: np.ndarray) -> np.ndarray:
@@ -137,10 +120,7 @@ class Clock(NamedTuple):
         return raw / self.step if read == self.reads else np.full(len(labels), np.nan)
 
     def with_times(self, times: np.ndarray, labels: Sequence[Any], what: str) -> Clock:
-        """The axis with the times (q,) of new rows, which errors call by these labels.
-
-        One that has no time, or that of another row, or lies beyond a circle is refused.
-        """
+        """The axis with new rows at times (q,); refused without a time, at that of another row, or beyond a circle."""
         if not np.isfinite(times).all():
             bad = labels[int(np.argmin(np.isfinite(times)))]
             fail_value(f"{what} needs labels that are times as those before them; got {bad!r}.")
@@ -192,7 +172,17 @@ def clock(series: Series, mode: Mode) -> Clock:
             fail_value(f"{what} is cyclic, and its period must be more than {range_of}; got {circle:g}.")
         if circle > MOST_STEPS:
             fail_value(f"{what} is cyclic, and its period must be at most {MOST_STEPS:g} steps; got {circle:g}.")
-    phases = _phases(times, period, what)
+    phases = np.zeros(1)
+    if period > 0.0:
+        phase = np.sort(np.mod(times, period))
+        phases = phase[np.append(True, np.diff(phase) > SAME_PHASE)]
+        if len(phases) > 1 and period - phases[-1] + phases[0] <= SAME_PHASE:
+            phases = phases[:-1]
+        if len(phases) > MOST_PHASES:
+            too_many = f"{len(phases)} phases in its period, at most {MOST_PHASES} can be learned; round labels."
+            fail_value(f"{what} has {too_many}")
+        if len(phases) == len(times):
+            fail_value(f"{what} has no two rows of the same phase; give a shorter period, or none.")
     if len(phases) * len(np.unique(np.diff(np.sort(times)))) > MOST_PAIRS:
         fail_value(f"{what} has a season, but too many steps of different lengths for one; round its labels.")
     return Clock(series.kind, read, step, period, circle, order, times, phases)
@@ -234,20 +224,6 @@ def _checked_period(period: Any, read: str, what: str) -> float:
     return found
 
 
-def _phases(times: np.ndarray, period: float, what: str) -> np.ndarray:
-    if period == 0.0:
-        return np.zeros(1)
-    phase = np.sort(np.mod(times, period))
-    phase = phase[np.append(True, np.diff(phase) > SAME_PHASE)]
-    if len(phase) > 1 and period - phase[-1] + phase[0] <= SAME_PHASE:
-        phase = phase[:-1]
-    if len(phase) > MOST_PHASES:
-        fail_value(f"{what} has {len(phase)} phases in its period, at most {MOST_PHASES} can be learned; round labels.")
-    if len(phase) == len(times):
-        fail_value(f"{what} has no two rows of the same phase; give a shorter period, or none.")
-    return phase
-
-
 def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
     """What labels are, and their numbers, nan of those that have none; of times in seconds."""
     if order:
@@ -262,12 +238,9 @@ def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
         return "delta", pd.TimedeltaIndex(pd.to_timedelta(labels)).total_seconds().to_numpy(dtype=np.float64)
     if pd.api.types.is_numeric_dtype(labels.dtype) and not pd.api.types.is_bool_dtype(labels.dtype):
         return "number", labels.to_numpy(dtype=np.float64)
-    return _read_text(labels) if kind == "string" else ("text", np.full(len(labels), np.nan))
-
-
-def _read_text(labels: pd.Index) -> tuple[str, np.ndarray]:
-    """As `_read`, of text such as csv files hold."""
-    text = pd.Series(labels.to_numpy(dtype=object))
+    if kind != "string":
+        return "text", np.full(len(labels), np.nan)
+    text = pd.Series(labels.to_numpy(dtype=object))  # such as csv files hold
     numbers = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64)
     if np.isfinite(numbers).any():
         return "number", np.where(np.isfinite(numbers), numbers, np.nan)

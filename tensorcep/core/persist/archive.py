@@ -44,17 +44,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Yield a binary handle whose content appears under `path` only when the block ends without an exception.
 
     The content goes to a temporary name in the same folder, which then replaces `path` in one step; after any
-    exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was.
-    The file that takes the place of an earlier one has its permissions; a new one has those of the user's umask.
-    What a killed process left of an earlier try is removed. A link is followed, and something that is not a plain file
-    (a pipe, a device) is written to directly.
-
-    Raises
-    ------
-    FileNotFoundError, IsADirectoryError
-        If the folder does not exist, or `path` is a folder.
-    OSError
-        If it cannot be written, for instance because the disk is full; the error names the file.
+    exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was. A file
+    has the permissions of the earlier one, or those of the user's umask. What a killed process left of an earlier try
+    is removed. A link is followed, and something that is not a plain file (a pipe, a device) is written to directly.
     """
     target = os.path.realpath(os.fspath(path))
     folder, name = os.path.split(target)
@@ -68,7 +60,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     start = f".{name[:100]}."
     _sweep(folder, start)
-    earlier = _permissions(target)
+    earlier = None
+    with contextlib.suppress(FileNotFoundError):
+        earlier = stat.S_IMODE(os.stat(target).st_mode) & 0o777
     opener = None if earlier is None else functools.partial(os.open, mode=earlier)
     temporary = os.path.join(folder, f"{start}{secrets.token_hex(6)}.tmp")
     try:
@@ -86,14 +80,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-
-
-def _permissions(path: str) -> int | None:
-    """The permissions of a file; None where there is none."""
-    try:
-        return stat.S_IMODE(os.stat(path).st_mode) & 0o777
-    except FileNotFoundError:
-        return None
 
 
 @contextlib.contextmanager
@@ -128,9 +114,10 @@ def _is_free(handle: BinaryIO) -> bool:
     return True
 
 
-def write_archive(
-    path: str | os.PathLike[str], kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> None:
+Path = str | os.PathLike[str]
+
+
+def write_archive(path: Path, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Write an .npz of plain arrays and a JSON header that says what the file is; nothing in it is pickled.
 
     `kind` is what the file holds, for instance "tensorcep.tensor", `version` that of the layout; `read_archive` refuses
@@ -138,18 +125,17 @@ def write_archive(
     """
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
-            fail_value(
-                f"array {name!r} holds Python objects, which an archive cannot; convert it to numbers or strings."
-            )
+            what = f"array {name!r} holds Python objects"
+            fail_value(f"{what}, which an archive cannot; convert it to numbers or strings.")
     fields = {"kind": kind, "version": version, **header}
     text = json.dumps({**fields, CHECKSUM: _checksum(fields, arrays)}, ensure_ascii=True)
     stored = {HEADER: np.frombuffer(text.encode("ascii"), dtype=np.uint8), **arrays}
     with atomic_write(path) as handle:
         if stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
-            np.savez(handle, **stored)  # type: ignore[arg-type]
+            np.savez(handle, **stored)
             return
         whole = io.BytesIO()  # a device may say that it stands at 0 whatever was written, which zip's directory goes by
-        np.savez(whole, **stored)  # type: ignore[arg-type]
+        np.savez(whole, **stored)
         handle.write(whole.getbuffer())
 
 
@@ -165,13 +151,8 @@ def _checksum(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     return sha.hexdigest()
 
 
-def read_archive(
-    path: str | os.PathLike[str], kind: str, version: int
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of a file made by `write_archive`.
-
-    Refused with a sentence if it is truncated or damaged, of another kind, or of a newer version than `version`.
-    """
+def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The header and the arrays of `write_archive`; refused if damaged, of another kind, or of a newer version."""
     text = check_file(path)
     if not os.path.isfile(text):
         fail_value(f"'{text}' is a pipe or a device; give the path of a plain file.")
@@ -216,23 +197,18 @@ def _few(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _is_kind(name: Any) -> bool:
-    return isinstance(name, str) and re.fullmatch(r"[\w.]{1,80}", name) is not None
-
-
 def _check_header(path: str, header: Any, kind: str, version: int) -> dict[str, Any]:
-    if not isinstance(header, dict) or not _is_kind(header.get("kind")) or not isinstance(header.get("version"), int):
+    found, of = (header.get("kind"), header.get("version")) if isinstance(header, dict) else (None, None)
+    if not isinstance(found, str) or not re.fullmatch(r"[\w.]{1,80}", found) or not isinstance(of, int):
         fail_value(f"'{path}' is not a {kind} file: it has no tensorcep header; check the path.")
-    if header["kind"] != kind:
-        fail_value(f"'{path}' is a {header['kind']} file, not a {kind} file; check the path.")
-    if header["version"] > version:
-        fail_value(
-            f"'{path}' has format version {header['version']}, newer than the {version} that this tensorcep reads; "
-            "update tensorcep."
-        )
-    if isinstance(header["version"], bool) or header["version"] < 1:
-        fail_value(f"'{path}' has format version {header['version']!r}, which does not exist; write it again.")
-    return header
+    if found != kind:
+        fail_value(f"'{path}' is a {found} file, not a {kind} file; check the path.")
+    if of > version:
+        newer = f"newer than the {version} that this tensorcep reads; update tensorcep."
+        fail_value(f"'{path}' has format version {of}, {newer}")
+    if isinstance(of, bool) or of < 1:
+        fail_value(f"'{path}' has format version {of!r}, which does not exist; write it again.")
+    return dict(header)
 
 
 # Arrays of an .npz archive that nobody vouches for: what a member promises is compared with what it holds first.
@@ -241,21 +217,8 @@ SUFFIX = ".npy"
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 # What zip archives, numpy's headers and JSON raise when they are damaged. A RuntimeError is a member that is encrypted,
 # packed in a way that Python does not know, or nested without end.
-DAMAGE = (
-    ValueError,
-    EOFError,
-    OSError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    OverflowError,
-    SyntaxError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+DAMAGE: tuple[type[Exception], ...] = (struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error, EOFError)
+DAMAGE += (AttributeError, KeyError, OSError, OverflowError, RuntimeError, SyntaxError, TypeError, ValueError)
 
 
 def read_members(handle: BinaryIO, wanted: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import fail_value, reason_of
-from tensorcep.core.persist.archive import archive_kind, read_archive, write_archive
+from tensorcep.core.persist.archive import Path, archive_kind, read_archive, write_archive
 from tensorcep.core.persist.records import RECORD, check_shapes, merge, read_as, split, tree_of
 
 KIND = "tensorcep.model"
@@ -38,29 +38,21 @@ class StoredModel(NamedTuple):
     arrays: Arrays
 
 
-def write_model(
-    path: str | os.PathLike[str],
-    model: Any,
-    fitted: Any,
-    extra: Mapping[str, Any] | None = None,
-    *,
-    read: Callable[[StoredModel], Any],
-) -> None:
+Reader = Callable[[StoredModel], Any]
+
+
+def write_model(path: Path, model: Any, fitted: Any, extra: Mapping[str, Any] | None = None, *, read: Reader) -> None:
     """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
 
     `extra` are further fields of the header, `read` what a load reads the file with: it is tried on what is to be
     written, and what it would refuse is refused, so that an earlier file at `path` is as it was.
     """
+    params = {}
+    for name, value in model.get_params(deep=False).items():
+        with contextlib.suppress(TypeError):  # those that are no plain values or dataclasses have done their work
+            params[name] = tree_of(value, records=False)
     tree, arrays = split(tree_of(fitted))
-    header = {"class": type(model).__name__, "params": _stored_params(model), "fitted": tree, **(extra or {})}
-    _check_readable(path, model, header, arrays, read)
-    write_archive(path, KIND, VERSION, header, arrays)
-
-
-def _check_readable(
-    path: str | os.PathLike[str], model: Any, header: Any, arrays: Arrays, read: Callable[[StoredModel], Any]
-) -> None:
-    """Refuse to write what a load would not take: found there, the fit is lost."""
+    header = {"class": type(model).__name__, "params": params, "fitted": tree, **(extra or {})}
     again = json.loads(json.dumps(header))  # as a file has it: lists for tuples, text for keys
     views = {name: np.asarray(array).view() for name, array in arrays.items()}
     for view in views.values():
@@ -73,15 +65,7 @@ def _check_readable(
             f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
             f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
         ) from None
-
-
-def _stored_params(model: Any) -> dict[str, Any]:
-    """The parameters that are plain values or dataclasses of such; the others have done their work."""
-    kept = {}
-    for name, value in model.get_params(deep=False).items():
-        with contextlib.suppress(TypeError):
-            kept[name] = tree_of(value, records=False)
-    return kept
+    write_archive(path, KIND, VERSION, header, arrays)
 
 
 def open_model(path: str | os.PathLike[str]) -> StoredModel:
@@ -129,10 +113,7 @@ def fitted_record(stored: StoredModel, kind: Any) -> Any:
 
 
 def write_attributes(path: str | os.PathLike[str], model: Any, names: Sequence[str]) -> None:
-    """Write a fitted estimator that has no record: these attributes and the trace.
-
-    Attributes may be arrays of numbers or text, sparse matrices, numbers, and booleans; other objects are refused.
-    """
+    """Write an estimator without a record: attributes (arrays, sparse matrices, numbers, text), and the trace."""
     values = {name: text_array(getattr(model, name)) for name in names}
     fitted = {**values, "trace_": getattr(model, "trace_", {})}
     write_model(path, model, fitted, read=lambda stored: read_attributes(stored, names))

@@ -35,10 +35,7 @@ class Sized(NamedTuple):
 
 
 def tree_of(value: Any, records: bool = True) -> Any:
-    """A value as a tree; of parameters, which may be dataclasses, without records of arrays (`records` is False).
-
-    A TypeError tells of a type that a tree cannot hold.
-    """
+    """A value as a tree, or a TypeError; of parameters, which may be dataclasses, without `records` of arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {RECORD: type(value).__name__, **{name: tree_of(item, records) for name, item in fields.items()}}
@@ -92,20 +89,37 @@ LARGEST_INTEGER = 1 << 63
 
 
 def read_as(hint: Any, tree: Any, name: str) -> Any:
-    """The value of this type that a tree says, with fields in records' shapes not yet checked.
-
-    A KeyError, TypeError or ValueError says that the tree holds no such value.
-    """
+    """The value of this type in a tree, shapes not checked; KeyError, TypeError or ValueError where there is none."""
     origin, options = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return read_as(options[0], tree, name)
-    if origin in (Union, types.UnionType):
-        return _one_of(options, tree, name)
+    if origin in (Union, types.UnionType):  # of the type that the tree names, or of the only one that is not None
+        if tree is None and types.NoneType in options:
+            return None
+        kinds = [option for option in options if option is not types.NoneType]
+        kinds = kinds if len(kinds) == 1 else [kind for kind in kinds if kind.__name__ == tree[RECORD]]
+        if not kinds:
+            raise ValueError(f"{name} is of an unknown kind {tree[RECORD]!r}; update tensorcep")
+        return read_as(kinds[0], tree, name)
     if hint is Any:
-        return _untyped(tree)
-    if hasattr(hint, "_fields"):
-        return _record(hint, tree, name)
-    _check_type({tuple: list, float: (int, float)}.get(origin or hint, origin or hint), tree, hint, name)
+        if isinstance(tree, dict) and tree.get(RECORD) == "csr_array":
+            return sparse.csr_array((tree["data"], tree["indices"], tree["indptr"]), shape=tuple(tree["shape"]))
+        return tree
+    is_record, start = hasattr(hint, "_fields"), f"{name}." if name else ""
+    kind: Any = dict if is_record else {tuple: list, float: (int, float)}.get(origin or hint, origin or hint)
+    if not isinstance(tree, kind) or (isinstance(tree, bool) and hint in (int, float)):
+        raise TypeError(f"{name} is of type {type(tree).__name__}")
+    if isinstance(tree, float) and hint is float and not np.isfinite(tree):
+        raise ValueError(f"{name} is {tree}, not a finite number")
+    if isinstance(tree, int) and hint in (int, float) and abs(tree) >= LARGEST_INTEGER:
+        raise ValueError(f"{name} is a number of {len(str(tree))} digits")
+    if is_record:
+        hints = _field_types(hint)
+        missing = [field for field in hint._fields if field not in tree and field not in hint._field_defaults]
+        if missing:
+            raise KeyError(f"{start}{missing[0]}")
+        known = [field for field in hint._fields if field in tree]
+        return hint(**{field: read_as(hints[field], tree[field], f"{start}{field}") for field in known})
     if origin is tuple:
         each = [options[0]] * len(tree) if options[-1] is Ellipsis else options
         return tuple(read_as(*pair, f"{name}.{i}") for i, pair in enumerate(zip(each, tree, strict=True)))
@@ -114,54 +128,25 @@ def read_as(hint: Any, tree: Any, name: str) -> Any:
     return float(tree) if hint is float else tree
 
 
-def _check_type(wanted: Any, tree: Any, hint: Any, name: str) -> None:
-    if not isinstance(tree, wanted) or (isinstance(tree, bool) and hint in (int, float)):
-        raise TypeError(f"{name} is of type {type(tree).__name__}")
-    if isinstance(tree, float) and hint is float and not np.isfinite(tree):
-        raise ValueError(f"{name} is {tree}, not a finite number")
-    if isinstance(tree, int) and hint in (int, float) and abs(tree) >= LARGEST_INTEGER:
-        raise ValueError(f"{name} is a number of {len(str(tree))} digits")
-
-
-def _one_of(options: tuple[Any, ...], tree: Any, name: str) -> Any:
-    """A value of the type that the tree names, or of the only one that is not None."""
-    if tree is None and types.NoneType in options:
-        return None
-    kinds = [option for option in options if option is not types.NoneType]
-    if len(kinds) == 1:
-        return read_as(kinds[0], tree, name)
-    named = {kind.__name__: kind for kind in kinds}
-    if tree[RECORD] not in named:
-        raise ValueError(f"{name} is of an unknown kind {tree[RECORD]!r}; update tensorcep")
-    return read_as(named[tree[RECORD]], tree, name)
-
-
-def _record(kind: Any, tree: Any, name: str) -> Any:
-    _check_type(dict, tree, kind, name)
-    hints = _field_types(kind)
-    missing = [field for field in kind._fields if field not in tree and field not in kind._field_defaults]
-    if missing:
-        raise KeyError(f"{name}.{missing[0]}".lstrip("."))
-    known = [field for field in kind._fields if field in tree]
-    return kind(**{field: read_as(hints[field], tree[field], f"{name}.{field}".lstrip(".")) for field in known})
-
-
 @cache
 def _field_types(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
-
-
-def _untyped(tree: Any) -> Any:
-    if isinstance(tree, dict) and tree.get(RECORD) == "csr_array":
-        return sparse.csr_array((tree["data"], tree["indices"], tree["indptr"]), shape=tuple(tree["shape"]))
-    return tree
 
 
 def check_shapes(value: Any, name: str = "", sizes: dict[str, int] | None = None, sized: Sized | None = None) -> None:
     """Refuse a record in which an array has not the shape or the kind of items that its field declares."""
     sizes = {} if sizes is None else sizes
     if isinstance(value, np.ndarray) and sized is not None:
-        _check_array(value, name, sizes, sized)
+        names = sized.names.split()
+        wanted = [sizes.get(key, "any") for key in names]
+        if value.ndim != len(names) or any(n not in ("any", size) for n, size in zip(wanted, value.shape, strict=True)):
+            expected = ", ".join(map(str, wanted))
+            raise ValueError(f"the arrays do not fit its shape: {name} is {value.shape}, not ({expected})")
+        sizes.update((key, size) for key, size in zip(names, value.shape, strict=True) if key != "_")
+        if value.dtype not in [np.dtype(kind) for kind in TYPES[sized.kind].split()]:
+            raise ValueError(f"{name} does not hold {KINDS[sized.kind]}")
+        if sized.kind == "f" and not np.isfinite(value).all():
+            raise ValueError(f"{name} holds numbers that are not finite")
     elif hasattr(value, "_fields"):
         own = dict(sizes)
         for key, size in (value.dims() if hasattr(value, "dims") else {}).items():
@@ -182,16 +167,3 @@ def _sized_in(hint: Any) -> Sized | None:
         return hint
     inner = (*get_args(hint), *getattr(hint, "__metadata__", ()))
     return next((sized for sized in map(_sized_in, inner) if sized is not None), None)
-
-
-def _check_array(array: np.ndarray, name: str, sizes: dict[str, int], sized: Sized) -> None:
-    names = sized.names.split()
-    wanted = [sizes.get(key, "any") for key in names]
-    if array.ndim != len(names) or any(n not in ("any", size) for n, size in zip(wanted, array.shape, strict=True)):
-        expected = ", ".join(map(str, wanted))
-        raise ValueError(f"the arrays do not fit its shape: {name} is {array.shape}, not ({expected})")
-    sizes.update((key, size) for key, size in zip(names, array.shape, strict=True) if key != "_")
-    if array.dtype not in [np.dtype(kind) for kind in TYPES[sized.kind].split()]:
-        raise ValueError(f"{name} does not hold {KINDS[sized.kind]}")
-    if sized.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{name} holds numbers that are not finite")

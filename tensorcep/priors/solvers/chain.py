@@ -24,7 +24,6 @@ from tensorcep.kernels.slots import lane_zeros
 # Draws and marginals follow backwards; all that they need are V_t = L_t^-1 and y_t = V_t h_t.
 #
 # Work arrays have `padded` columns, so that lines are whole vectors: a block's line is worked on at once.
-#
 # Source: Rue and Held (2005), Gaussian Markov Random Fields, sec. 2.4; Takahashi, Fagan and Chin (1973) for marginals.
 
 # Between these the product of pivots stays before its logarithm is taken: that of each takes as long as much else.
@@ -32,28 +31,15 @@ LEAST_PRODUCT, MOST_PRODUCT = 1e-100, 1e100
 
 
 class Carry(NamedTuple):
-    """What elimination of the blocks before a block leaves for it, and room.
+    """What elimination of the blocks before a block leaves for it, and room."""
 
-    Attributes
-    ----------
-    start : (S, S)
-        What is added to the upper triangle of the block's precision.
-    h : (1, S)
-        What is added to its natural mean.
-    sums : (2,)
-        A log determinant, and a product of inverse pivots whose logarithm is not taken off it yet.
-    A, following : (S, S), and inverse : (S,)
-    more : tuple of arrays
-        Room of `eliminate`.
-    """
-
-    start: np.ndarray
-    h: np.ndarray
-    sums: np.ndarray
-    A: np.ndarray
-    following: np.ndarray
-    inverse: np.ndarray
-    more: tuple[np.ndarray, ...]
+    start: np.ndarray  # (S, S): what is added to the upper triangle of the block's precision
+    h: np.ndarray  # (1, S): what is added to its natural mean
+    sums: np.ndarray  # (2,): a log determinant, and a product of inverse pivots whose logarithm is not taken off it yet
+    A: np.ndarray  # (S, S)
+    following: np.ndarray  # (S, S)
+    inverse: np.ndarray  # (S,)
+    more: tuple[np.ndarray, ...]  # room of `eliminate`
 
 
 def nothing_before(D: int) -> Carry:
@@ -276,13 +262,13 @@ def marginals_back(V, y, between, mean, cov, cross):
 
 # Couplings below this are none.
 NO_COUPLING = 1e-50
+Key = tuple[int, int, int]  # of a random stream: seed, sweep, what
 
 
 class Marginals(NamedTuple):
-    """Moments of rows in their order: means (n, D), packed covariances (n, P), and those of neighbours, (E, D).
+    """Moments of rows in order: means (n, D), packed covariances (n, P), of neighbours (E, D), and log |precision|.
 
-    `log_det` is that of the joint precision. Rows of a graph hold what their entries said, (n, P) and (n, D); `apart`
-    says that their columns are independent of each other by approximation.
+    Rows of a graph hold what entries `told`, (n, P) and (n, D); `apart`: columns are taken for independent.
     """
 
     mean: np.ndarray
@@ -294,39 +280,20 @@ class Marginals(NamedTuple):
 
 
 class Links(NamedTuple):
-    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns.
+    """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns."""
 
-    Attributes
-    ----------
-    of : ou_process.Axis or ou_process.Line
-        The rows in the order of their times, and whether the last is a neighbour of the first (`closed`).
-    own, field : (n, D) float64
-        The diagonal of the precision, and precision times mean, in the order of the times.
-    between : (E, D) float64
-        Less the precision's element of two neighbours.
-    """
-
-    of: Any
-    own: np.ndarray
-    field: np.ndarray
-    between: np.ndarray
+    of: Any  # the rows in the order of their times, and whether the last is a neighbour of the first (`closed`)
+    # The diagonal of the precision, and precision times mean, in the order of the times
+    own: np.ndarray  # (n, D)
+    field: np.ndarray  # (n, D)
+    between: np.ndarray  # (E, D): less the precision's element of two neighbours
 
     def draw(
-        self,
-        Lam: np.ndarray,
-        eta: np.ndarray,
-        key: tuple[int, int, int],
-        precision: float = 1.0,
-        overwrite: bool = False,
+        self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
     ) -> np.ndarray:
-        """A draw (n, D) of the rows given `precision` times what entries say, Lam (n, P), eta (n, D).
+        """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten.
 
-        The same for the same key. Lam may be overwritten if `overwrite`.
-
-        Raises
-        ------
-        FloatingPointError
-            If the joint precision is not positive definite.
+        A FloatingPointError where the joint precision is not positive definite.
         """
         blocks = _blocks(self, Lam, eta, precision)
         V, y, _ = _eliminate_all(blocks, overwrite)
@@ -340,8 +307,20 @@ class Links(NamedTuple):
         V, y, log_det = _eliminate_all(blocks)
         mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks[-1])
         marginals_back(V, y, blocks[-1], mean, cov, cross)
-        found = Marginals(mean, cov, cross, log_det)
-        return _of_circle(found, self) if self.of.closed else found
+        return self._unfolded(mean, cov, cross, log_det) if self.of.closed else Marginals(mean, cov, cross, log_det)
+
+    def _unfolded(self, mean: np.ndarray, cov: np.ndarray, cross: np.ndarray, log_det: float) -> Marginals:
+        """The moments of rows on a circle from those of their blocks."""
+        (n, D), m = self.own.shape, len(mean)
+        whole, i = unpack(cov, 2 * D), np.arange(D)
+        first, last = (whole[block, i, D + i][None] for block in (0, m - 1))
+        cov = np.concatenate([whole[:, :D, :D], whole[::-1, D:, D:]])[:n]
+        cross = np.concatenate([cross[:, :D], last, cross[::-1, D:], first])
+        if n % 2:  # the mean of the extra row given others is the sum of its neighbours
+            used, d = _extra(self)
+            cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
+            log_det -= float(np.log(np.where(used, d, 1.0)).sum())
+        return Marginals(_unfold(mean, n), pack(cov), cross, log_det)
 
 
 class PiecewiseDraw:
@@ -359,7 +338,7 @@ class PiecewiseDraw:
         self.log_det = _check_log_det(eliminate(self.told, *parts, V, y, self.carry))
         self.told += len(Lam)
 
-    def rows(self, key: tuple[int, int, int]) -> np.ndarray:
+    def rows(self, key: Key) -> np.ndarray:
         """The draw (n, D) once all is told."""
         out = np.empty_like(self.y)
         draw_back(self.V, self.y, self.prior.between, key, out)
@@ -396,7 +375,15 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) ->
             Lam[end, at] += extra
         Lam, eta = np.concatenate([Lam, more]), np.concatenate([eta, np.zeros((1, D))])
         between = np.concatenate([between[:-1], extra[None], extra[None]])
-    return _fold(Lam, eta, between)
+    n, m, i = len(eta), len(eta) // 2, np.arange(D)  # blocks of two rows each
+    whole, nothing = np.zeros((m, 2 * D, 2 * D)), np.zeros((m, 2 * D))
+    whole[:, :D, :D], whole[:, D:, D:] = unpack(Lam[:m], D), unpack(Lam[: m - 1 : -1], D)
+    for block, edge in ((0, n - 1), (m - 1, m - 1)):
+        whole[block, i, D + i] -= between[edge]
+        whole[block, D + i, i] -= between[edge]
+    coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
+    natural = np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1)
+    return pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled)
 
 
 def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
@@ -406,40 +393,10 @@ def _extra(prior: Links) -> tuple[np.ndarray, np.ndarray]:
     return used, np.where(used, closing, 0.0)
 
 
-def _fold(Lam: np.ndarray, eta: np.ndarray, between: np.ndarray) -> tuple[Any, ...]:
-    """Blocks of two rows each of an even number of rows on a circle."""
-    (n, D), m = eta.shape, len(eta) // 2
-    whole, i = np.zeros((m, 2 * D, 2 * D)), np.arange(D)
-    whole[:, :D, :D], whole[:, D:, D:] = unpack(Lam[:m], D), unpack(Lam[: m - 1 : -1], D)
-    for block, edge in ((0, n - 1), (m - 1, m - 1)):
-        whole[block, i, D + i] -= between[edge]
-        whole[block, D + i, i] -= between[edge]
-    coupled = np.concatenate([between[: m - 1], between[n - 2 : m - 1 : -1]], axis=1)
-    nothing = np.zeros((m, 2 * D))
-    natural = np.concatenate([eta[:m], eta[: m - 1 : -1]], axis=1)
-    return pack(whole), natural, 1.0, nothing, nothing, np.ascontiguousarray(coupled)
-
-
 def _unfold(blocks: np.ndarray, n: int) -> np.ndarray:
     """Rows (n, D) of blocks of two."""
     D = blocks.shape[1] // 2
     return np.concatenate([blocks[:, :D], blocks[::-1, D:]])[:n]
-
-
-def _of_circle(found: Marginals, prior: Links) -> Marginals:
-    """The moments of rows on a circle from those of their blocks."""
-    n, D = prior.own.shape
-    m, i = len(found.mean), np.arange(D)
-    whole = unpack(found.cov, 2 * D)
-    cov = np.concatenate([whole[:, :D, :D], whole[::-1, D:, D:]])[:n]
-    ends = [whole[block, i, D + i][None] for block in (0, m - 1)]
-    cross = np.concatenate([found.cross[:, :D], ends[1], found.cross[::-1, D:], ends[0]])
-    log_det = found.log_det
-    if n % 2:  # the mean of the extra row given others is the sum of its neighbours
-        used, d = _extra(prior)
-        cross = np.concatenate([cross[: n - 1], np.where(used, cross[-1] - whole[0, i, i], 0.0)[None]])
-        log_det -= float(np.log(np.where(used, d, 1.0)).sum())
-    return Marginals(_unfold(found.mean, n), pack(cov), cross, log_det)
 
 
 # Rows of a series and their neighbours: sums over them, and their prior from tables of phases and distances.

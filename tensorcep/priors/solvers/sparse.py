@@ -18,18 +18,19 @@ from tensorcep.core.random import normal, start_stream
 # The factor L is stored by columns: blocks (D, D) below the diagonal, column j from start[j] on, at rows in ascending
 # order, and the blocks of the diagonal by themselves. Marginals follow from it without the inverse: those elements of
 # it that lie where L has some need each other alone.
-#
 # Source: Liu (1990), SIAM J. Matrix Anal. Appl. 11, for the elimination tree; Takahashi, Fagan and Chin (1973).
 
 
 @kernel
-def counts_of_factor(indptr, indices, most):
-    """Blocks below the diagonal in each column of L, (n,), and the elimination tree; counts stop beyond `most`.
+def climb_tree(indptr, indices, most, parent, at, rows):
+    """Climb the elimination tree: `at` (n,) grows by the blocks below the diagonal in each column of L.
 
     `indptr` and `indices` are the graph's, with every edge in both directions, by rows in the order of elimination.
+    `parent` (n,), -1 where it is not known, becomes the tree. `rows`, if there are any, get the rows of the blocks from
+    `at` on. With `at` 0 at first the sum of the squares of the counts is given; it ends beyond `most`.
     """
-    n = len(indptr) - 1
-    parent, mark, count, total = np.full(n, -1), np.full(n, -1), np.zeros(n, dtype=np.int64), 0.0
+    n, total = len(indptr) - 1, 0.0
+    mark = np.full(n, -1)
     for k in range(n):
         mark[k] = k
         for p in range(indptr[k], indptr[k + 1]):
@@ -37,38 +38,20 @@ def counts_of_factor(indptr, indices, most):
             while j < k and mark[j] != k:
                 if parent[j] < 0:
                     parent[j] = k
-                count[j] += 1
-                total += 2.0 * count[j]  # with the ones before the square of the count
+                if len(rows) > 0:
+                    rows[at[j]] = k
+                at[j] += 1
+                total += 2.0 * at[j]  # with the ones before the square of the count
                 mark[j] = k
                 j = parent[j]
         if total > most:
             break
-    return count, parent, total
-
-
-@kernel
-def rows_of_factor(indptr, indices, parent, start):
-    """The rows of the blocks of L."""
-    n = len(indptr) - 1
-    rows, mark, at = np.empty(start[n], dtype=np.int64), np.full(n, -1), start.copy()
-    for k in range(n):
-        mark[k] = k
-        for p in range(indptr[k], indptr[k + 1]):
-            j = indices[p]
-            while j < k and mark[j] != k:
-                rows[at[j]] = k
-                at[j] += 1
-                mark[j] = k
-                j = parent[j]
-    return rows
+    return total
 
 
 @kernel
 def factorise_blocks(start, rows, diagonal, L):
-    """Factorise in place the precision whose lower blocks are `diagonal` (n, D, D) and L; gives its log determinant.
-
-    NaN if it is not positive definite.
-    """
+    """Factorise the precision of lower blocks `diagonal` (n, D, D) and L in place; gives log det, or NaN."""
     n, D = diagonal.shape[0], diagonal.shape[1]
     log_det = 0.0
     for j in range(n):
@@ -211,7 +194,6 @@ def _spread_back(first, last, start, rows, diagonal, Z, G, D):
 #
 # A draw solves the system whose right side is perturbed by noise that has the precision for its covariance: of every
 # block, and of every edge, so many numbers. No factor of the whole precision is made.
-#
 # Source: Papandreou and Yuille (2010), Gaussian sampling by local perturbations.
 
 
@@ -312,10 +294,7 @@ def _precondition(roots, r, z, x):
 
 @kernel
 def solve_by_gradients(Lam, left, right, between, b, tol, most, x):
-    """Solve for x (n, D), with the inverses of the diagonal blocks for a preconditioner; gives the number of steps.
-
-    The packed blocks Lam (n, P) are whole; -1 where one is not positive definite or the steps are more than `most`.
-    """
+    """Solve for x (n, D), preconditioned by the blocks Lam (n, P); gives the steps, -1 if not positive or too many."""
     n, D = b.shape
     roots, room = Lam.copy(), np.empty(D)
     for i in range(n):
@@ -355,25 +334,14 @@ NOT_POSITIVE = "the precision of the rows of a graph is not positive definite; u
 
 
 class EliminationOrder(NamedTuple):
-    """The factor's pattern for the rows of a graph.
+    """The factor's pattern for the rows of a graph."""
 
-    Attributes
-    ----------
-    place : (n,) int64
-        Of each row in the order of elimination.
-    start, rows : (n + 1,), (nnz,) int64
-        Blocks of each column below the diagonal, and their rows.
-    at : (E,) int64
-        Where the block of an edge is.
-    work : float
-        Products of blocks that a factor takes.
-    """
-
-    place: np.ndarray
-    start: np.ndarray
-    rows: np.ndarray
-    at: np.ndarray
-    work: float
+    place: np.ndarray  # (n,) int64: of each row in the order of elimination
+    # Blocks of each column below the diagonal, and their rows
+    start: np.ndarray  # (n + 1,) int64
+    rows: np.ndarray  # (nnz,) int64
+    at: np.ndarray  # (E,) int64: where the block of an edge is
+    work: float  # products of blocks that a factor takes
 
 
 class SparseFactor(NamedTuple):
@@ -387,34 +355,29 @@ class SparseFactor(NamedTuple):
 
 def ordered(n: int, left: np.ndarray, right: np.ndarray, most: float = np.inf) -> EliminationOrder | None:
     """The order for the graph with these edges; None where a factor takes more than `most` products."""
-    place = _minimum_degree(n, left, right)
+    place = np.arange(n)
+    if len(left):  # of a matrix so near the identity that SuperLU's factor, which is not used, is empty
+        off = np.full(2 * len(left), -1e-3 / n)
+        matrix = sparse.coo_array((off, (np.append(left, right), np.append(right, left))), shape=(n, n))
+        near = (matrix + sparse.dia_array((np.ones((1, n)), [0]), shape=(n, n))).tocsc()
+        # SuperLU takes indices of 32 bits; scipy before 1.12 does not make them so
+        near.indices, near.indptr = near.indices.astype(np.int32), near.indptr.astype(np.int32)
+        how = {"drop_tol": 0.9, "fill_factor": 1, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+        place = spilu(near, **how).perm_c.astype(np.int64)
     a, b = place[left], place[right]
     both = sparse.csr_array((np.ones(2 * len(a)), (np.append(a, b), np.append(b, a))), shape=(n, n))
     both.sort_indices()
     pattern = both.indptr.astype(np.int64), both.indices.astype(np.int64)
-    count, parent, work = counts_of_factor(*pattern, float(most))
+    count, parent = np.zeros(n, dtype=np.int64), np.full(n, -1)
+    work = climb_tree(*pattern, float(most), parent, count, np.empty(0, dtype=np.int64))
     if work > most:
         return None
     start = np.append(0, np.cumsum(count))
-    rows = rows_of_factor(*pattern, parent, start)
+    rows = np.empty(start[-1], dtype=np.int64)
+    climb_tree(*pattern, np.inf, parent, start[:-1].copy(), rows)
     low, high = np.minimum(a, b), np.maximum(a, b)
     where = np.repeat(np.arange(n), count) * n + rows  # ascending, as rows are within each column
     return EliminationOrder(place, start, rows, np.searchsorted(where, low * n + high), work)
-
-
-def _minimum_degree(n: int, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The place of each row; of a matrix so near the identity that SuperLU's factor, which is not used, is empty."""
-    if not len(left):
-        return np.arange(n)
-    off = np.full(2 * len(left), -1e-3 / n)
-    matrix = sparse.coo_array((off, (np.append(left, right), np.append(right, left))), shape=(n, n))
-    how = {"drop_tol": 0.9, "fill_factor": 1, "permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
-    diagonal = sparse.dia_array((np.ones((1, n)), [0]), shape=(n, n))
-    whole = (matrix + diagonal).tocsc()
-    # SuperLU takes indices of 32 bits; scipy before 1.12 does not make them so
-    whole.indices, whole.indptr = whole.indices.astype(np.int32), whole.indptr.astype(np.int32)
-    found = spilu(whole, **how)
-    return np.asarray(found.perm_c, dtype=np.int64)
 
 
 def factor(order: EliminationOrder, diagonal: np.ndarray, between: np.ndarray) -> SparseFactor:
