@@ -129,63 +129,28 @@ STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
 
 
 class HeldOut(NamedTuple):
-    """Entries that are left out.
+    """Entries that are left out, of C chains and B fits beside them."""
 
-    Attributes
-    ----------
-    place : (n,) int64
-        Their places in the lanes of `Entries`, counted through all blocks.
-    rows : (n, K) int64
-        Their packed rows.
-    y : (n,) float64
-    mean, spread : (C, n) float64
-        Running means and variances of their latent values in each chain.
-    noise : (C,) float64
-        Present estimates of the noise variance, given one chain.
-    factor : (C, n) float64
-        Running means of what multiplies the precisions of the entries, where noise differs; else 1.
-    noise_ratio : float
-        The noise variance given all draws, beside that given one chain.
-    log_density : (C, n) float64
-        Log of the sum, over the sweeps of the second half of the burn-in, of the density of the value.
-    weights : (C,) float64 or None
-        What each chain counts; None until the end of the burn-in.
-    beside : (B,) float64
-        What each of the fits beside the chains counts.
-    score, mean_of_all, spread_of_all : (n,) float64
-        Log predictive density of the values, mean and variance of their latent values, by all together; else nan.
-    share, constant : float
-        What all together count beside the constant, and its latent value.
-    constant_theta : float, or (m,) float64
-        Its parameter of the likelihood; of ordered levels its thresholds.
-    constant_shape : float
-        Where noise differs, the shape of its factors' law.
-    doubt : float
-        Variance of latent values beside the constant, held by its noise.
-    known : (n,) float64
-        What is known of their latent values beside the rows.
-    """
-
-    place: np.ndarray
-    rows: np.ndarray
-    y: np.ndarray
-    mean: np.ndarray
-    spread: np.ndarray
-    noise: np.ndarray
-    factor: np.ndarray
-    noise_ratio: float
-    log_density: np.ndarray
-    weights: np.ndarray | None
-    beside: np.ndarray
-    score: np.ndarray
-    mean_of_all: np.ndarray
-    spread_of_all: np.ndarray
-    share: float = 1.0
-    constant: float = 0.0
-    constant_theta: Any = 1.0
-    constant_shape: float = EVEN
-    doubt: float = 0.0
-    known: np.ndarray = np.zeros(1)
+    place: np.ndarray  # (n,) int64, their places in the lanes of `Entries`, counted through all blocks
+    rows: np.ndarray  # (n, K) int64, packed
+    y: np.ndarray  # (n,) float64
+    mean: np.ndarray  # (C, n), running means of their latent values in each chain
+    spread: np.ndarray  # (C, n), running variances of these
+    noise: np.ndarray  # (C,), present estimates of the noise variance, given one chain
+    factor: np.ndarray  # (C, n), running means of what multiplies the entries' precisions, where noise differs; else 1
+    noise_ratio: float  # the noise variance given all draws, beside that given one chain
+    log_density: np.ndarray  # (C, n), log of the sum, over the second half of the burn-in, of the density of the value
+    weights: np.ndarray | None  # (C,), what each chain counts; None until the end of the burn-in
+    beside: np.ndarray  # (B,), what each of the fits beside the chains counts
+    score: np.ndarray  # (n,), log predictive density of the values by all together, nan before there is one; so the
+    mean_of_all: np.ndarray  # (n,), mean
+    spread_of_all: np.ndarray  # (n,), and variance of their latent values
+    share: float = 1.0  # what all together count beside the constant
+    constant: float = 0.0  # its latent value
+    constant_theta: Any = 1.0  # its parameter of the likelihood; of ordered levels (m,), its thresholds
+    constant_shape: float = EVEN  # where noise differs, the shape of its factors' law
+    doubt: float = 0.0  # variance of latent values beside the constant, held by its noise
+    known: np.ndarray = np.zeros(1)  # (n,), what is known of their latent values beside the rows
 
     @property
     def heaviest(self) -> float:
@@ -233,23 +198,13 @@ def noise_at(
 
 
 class Beside(NamedTuple):
-    """What another fit, to the same entries, says of those that were left out.
+    """What another fit, to the same entries, says of those that were left out."""
 
-    Attributes
-    ----------
-    log_density, mean, spread : (n,) float64
-        Log predictive density of the value; mean and variance of its latent value.
-    noise : float
-        Its noise variance.
-    alpha : float
-        Of noise that differs, the shape of its factors' law.
-    """
-
-    log_density: np.ndarray
-    mean: np.ndarray
-    spread: np.ndarray
-    noise: float
-    alpha: float = EVEN
+    log_density: np.ndarray  # (n,), log predictive density of the value
+    mean: np.ndarray  # (n,), of its latent value
+    spread: np.ndarray  # (n,), variance of that
+    noise: float  # its noise variance
+    alpha: float = EVEN  # of noise that differs, the shape of its factors' law
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
@@ -503,18 +458,10 @@ LAST_STEPS = 200
 
 
 class NoiseLaw(NamedTuple):
-    """How new observations differ from normal ones.
+    """How new observations differ from normal ones."""
 
-    Attributes
-    ----------
-    mass : (97,) float64
-        How likely each of `LOG_FACTORS` is, with all that are nearer to it than to others.
-    gain : (n,) float64
-        What it adds to the log predictive density of each entry left out.
-    """
-
-    mass: np.ndarray
-    gain: np.ndarray
+    mass: np.ndarray  # (97,), how likely each of `LOG_FACTORS` is, with all that are nearer to it than to others
+    gain: np.ndarray  # (n,), what it adds to the log predictive density of each entry left out
 
 
 @cache

@@ -85,49 +85,25 @@ def _log_mass(
 class Standing(NamedTuple):
     """Predictions of entries before they were learned, beside a constant that is fitted to all earlier values.
 
-    Attributes
-    ----------
-    n : float
-        Entries that were predicted; beyond `RECENT` older ones count less.
-    gain, square : float
-        Sums of what each prediction gained, and of its square: in log score for labels and counts, whose errors may be
-        large where they are as expected; for real values in squared error, in units of the constant's.
-    seen : int
-        Values so far.
-    mean : float
-        Their mean.
-    warned : bool
-        Whether the user was told that nothing is gained.
-    dispersion : LogDispersion
-        Of the constant, where it has one.
-    shares : tuple of float
-        Of labels, what each share of the model beside the constant has gained
-        (`tensorcep.cp.calibration.null_model`); empty before anything was predicted.
-    extent : float
-        Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
-    spread : float
-        Mean square of what real values were apart from the mean of those before them.
-    change : float
-        The evidence that values which were impossible by what was known are those of a change (`change_after`).
-    score : float
-        Sum of the log scores of the predictions.
-    lag : float
-        By how much a fit to the entries before them predicts entries better, in log score of one, where it gains more
-        than twice as much beyond chance, by the last comparison (`tensorcep.cp.stream.cold_start`); 0 elsewhere.
+    What a prediction gained is a log score for labels and counts, whose errors may be large where they are as expected;
+    for real values a squared error, in units of the constant's.
     """
 
-    n: float = 0.0
-    gain: float = 0.0
-    square: float = 0.0
-    seen: int = 0
-    mean: float = 0.0
-    warned: bool = False
-    dispersion: LogDispersion = LogDispersion()
+    n: float = 0.0  # entries that were predicted; beyond `RECENT` older ones count less
+    gain: float = 0.0  # sum of what each prediction gained
+    square: float = 0.0  # sum of the squares of that
+    seen: int = 0  # values so far
+    mean: float = 0.0  # of these
+    warned: bool = False  # whether the user was told that nothing is gained
+    dispersion: LogDispersion = LogDispersion()  # of the constant, where it has one
+    # of labels, what each share of the model beside the constant has gained (`null_model`); empty before any prediction
     shares: tuple[float, ...] = ()
-    extent: float = 0.0
-    spread: float = 0.0
-    change: float = 0.0
-    score: float = 0.0
+    extent: float = 0.0  # sum of the extents of all values, 1 where they have none: the mean is of an extent of 1
+    spread: float = 0.0  # mean square of what real values were apart from the mean of those before them
+    change: float = 0.0  # evidence that values which were impossible by what was known are those of a change
+    score: float = 0.0  # sum of the log scores of the predictions
+    # by how much a fit to the entries before them predicts entries better, in log score of one, where it gains more
+    # than twice as much beyond chance, by the last comparison (`tensorcep.cp.stream.cold_start`); 0 elsewhere
     lag: float = 0.0
 
     @property

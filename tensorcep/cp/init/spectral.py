@@ -162,22 +162,13 @@ class Search(NamedTuple):
 
 
 class SpectralStart(NamedTuple):
-    """Where a fit of a CP model may start.
+    """Where a fit of a CP model may start."""
 
-    Attributes
-    ----------
-    factors : list of (n_k, rank) float64
-        Columns by falling strength, each of the same root mean square in every mode; after `n_found` of them small
-        random numbers.
-    n_found : int
-        Components that the data show.
-    correlation : float
-        Between the values that were held out and what the components say of them; 0 where none is found.
-    """
-
+    # [(n_k, rank)], columns by falling strength, each of the same root mean square in every mode; after `n_found` of
+    # them small random numbers
     factors: list[np.ndarray]
-    n_found: int
-    correlation: float
+    n_found: int  # components that the data show
+    correlation: float  # between the values held out and what the components say of them; 0 where none is found
 
 
 def spectral_start(

@@ -105,22 +105,12 @@ class FreeColumns(NamedTuple):
     With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
     clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment, of
     a mean where one of two columns is clamped there, or of 1 where both are.
-
-    Attributes
-    ----------
-    free : (K, R) bool
-    free_index : (K, Q) int64
-        The free columns of each mode; -1 stands for a column of zeros.
-    clamped_index : (K, C) int64
-        The others; -1 stands for none.
-    groups : (G, 2 + K) int64
-        See `column_groups`.
     """
 
-    free: np.ndarray
-    free_index: np.ndarray
-    clamped_index: np.ndarray
-    groups: np.ndarray
+    free: np.ndarray  # (K, R) bool
+    free_index: np.ndarray  # (K, Q) int64, the free columns of each mode; -1 stands for a column of zeros
+    clamped_index: np.ndarray  # (K, C) int64, the others; -1 stands for none
+    groups: np.ndarray  # (G, 2 + K) int64, see `column_groups`
 
     @property
     def any_clamped(self) -> bool:
@@ -185,27 +175,13 @@ Order = dict[tuple[int, int], np.ndarray]
 
 
 class Orders(NamedTuple):
-    """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0.
+    """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0."""
 
-    Attributes
-    ----------
-    products : dict of (W,) int64
-        By (mode to update, other mode): the elements of z z', packed, and then of z_q z_c for every c and q.
-    means : dict of (Q + C,) int64
-        The same of z and of the clamped columns.
-    squares : dict of int64
-        By (mode, other mode): the elements of z_c z_d of the clamped columns, packed.
-    second : (K, P) int64
-        The second moments of all columns of a mode's own rows, packed.
-    n_clamped : int
-        C.
-    """
-
-    products: Order
-    means: Order
-    squares: Order
-    second: np.ndarray
-    n_clamped: int
+    products: Order  # by (mode to update, other mode): the elements of z z', packed, then of z_q z_c for every c and q
+    means: Order  # the same of z and of the clamped columns, (Q + C,)
+    squares: Order  # the elements of z_c z_d of the clamped columns, packed
+    second: np.ndarray  # (K, P) int64, the second moments of all columns of a mode's own rows, packed
+    n_clamped: int  # C
 
 
 def orders_of(columns: FreeColumns) -> Orders:

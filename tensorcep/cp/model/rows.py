@@ -53,25 +53,14 @@ class RowState(NamedTuple):
 
 
 class RowSource(NamedTuple):
-    """Rows of all modes as the kernel of a pass reads them (`tensorcep.core.executor.Pass`).
+    """Rows of all modes as the kernel of a pass reads them (`tensorcep.core.executor.Pass`)."""
 
-    Attributes
-    ----------
-    kind : str
-        What they are called.
-    here : (n_rows, W) float64
-    of : dict of arrays with a line for each row
-        What they follow from, by the names of the arguments of passes that give it.
-    by : callable or None
-        ``by(first, last, *of, here)``: how they follow; None: they are the same.
-    order : array of int64, or a tuple of such or None for every mode
-        Places in the rows of the numbers that are read, -1 for 0; None for all numbers, or of a mode that is not read.
-    """
-
-    kind: str
-    here: np.ndarray
-    of: dict[str, np.ndarray]
-    by: Any = None
+    kind: str  # what they are called
+    here: np.ndarray  # (n_rows, W)
+    of: dict[str, np.ndarray]  # what they follow from, a line for each row, by the arguments of passes that give it
+    by: Any = None  # ``by(first, last, *of, here)``: how they follow; None: they are the same
+    # places in the rows of the numbers that are read, -1 for 0, or a tuple of such or None for every mode; None for all
+    # numbers, or of a mode that is not read
     order: Any = None
     first: np.ndarray = np.zeros(1)
 
@@ -205,30 +194,14 @@ def seen_rows(problem: Problem) -> np.ndarray:
 
 
 class PriorFactor(NamedTuple):
-    """The rows' prior and what the bound needs of it.
+    """The rows' prior and what the bound needs of it."""
 
-    Attributes
-    ----------
-    now : Conditional
-        The prior, or its expectation where it is learned.
-    mean : (n, R)
-        Means of `now`, a line for each row or for each mode.
-    half_log_det : (n_rows,)
-        log|Lam| / 2 of `now`.
-    bound : float
-        What uncertainty of the prior adds to the bound (0 for a fixed one).
-    marginals : tuple of Marginals or None
-        Of the rows of each mode that are one Gaussian (a series), as of their last update.
-    chained : tuple of Chained or None
-        The prior of the rows of each mode that is a series, where it is learned.
-    """
-
-    now: Conditional
-    mean: np.ndarray
-    half_log_det: np.ndarray
-    bound: float
-    marginals: tuple[Marginals | None, ...]
-    chained: tuple[Chained | None, ...] = ()
+    now: Conditional  # the prior, or its expectation where it is learned
+    mean: np.ndarray  # (n, R), means of `now`, a line for each row or for each mode
+    half_log_det: np.ndarray  # (n_rows,), log|Lam| / 2 of `now`
+    bound: float  # what uncertainty of the prior adds to the bound (0 for a fixed one)
+    marginals: tuple[Marginals | None, ...]  # of each mode whose rows are one Gaussian (a series), of their last update
+    chained: tuple[Chained | None, ...] = ()  # the prior of the rows of each mode that is a series, where it is learned
 
     def of_series(self, k: int) -> Chained | None:
         """The prior of the rows of mode k, where they are coupled."""

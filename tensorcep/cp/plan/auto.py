@@ -47,30 +47,19 @@ FEW_COUNTS, SOME_COUNTS = 20_000, 100_000
 
 
 class Default(NamedTuple):
-    """What "auto" stands for in fits of a likelihood.
+    """What "auto" stands for in fits of a likelihood."""
 
-    Attributes
-    ----------
-    method : str
-        The sampler that there is for it ("pg-gibbs" of negative-binomial counts mixes too slowly to be one), or else
-        mean field where that is as good as CEP.
-    sampled_if_few : bool
-        Whether few entries have chains of "gibbs" first.
-    parts : {"main+cp", "cp", "pairs"}
-        The columns that CEP takes first, of tensors: "pairs" are main effects and pairs of modes.
-    damping : float or str
-        Of messages, mode by mode. Undamped updates converge for the Gaussian, whose messages are positive definite;
-        other likelihoods, and the parallel schedule (`PARALLEL_DAMPING`), need damping. Censored values far below their
-        limit say little, and then updates overshoot.
-    anneal, anneal_learned : int
-        Annealed sweeps. Damped updates of labels and counts take longer to align the factors than undamped ones of real
-        values; a prior that is learned finds its scale afterwards, and needs less.
-    """
-
+    # the sampler that there is for it ("pg-gibbs" of negative-binomial counts mixes too slowly to be one), or else mean
+    # field where that is as good as CEP
     method: str = "cep"
-    sampled_if_few: bool = False
-    parts: str = "main+cp"
+    sampled_if_few: bool = False  # whether few entries have chains of "gibbs" first
+    parts: str = "main+cp"  # columns that CEP takes first, of tensors; "pairs" are main effects and pairs of modes
+    # of messages, mode by mode. Undamped updates converge for the Gaussian, whose messages are positive definite; other
+    # likelihoods, and the parallel schedule (`PARALLEL_DAMPING`), need damping. Censored values far below their limit
+    # say little, and then updates overshoot.
     damping: float | str = 0.5
+    # annealed sweeps. Damped updates of labels and counts take longer to align the factors than undamped ones of real
+    # values; a prior that is learned finds its scale afterwards, and needs less.
     anneal: int = 40
     anneal_learned: int = 15
 

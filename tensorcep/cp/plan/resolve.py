@@ -58,44 +58,26 @@ class Data(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A fit that is decided but for what only fits to some of the entries can tell (`tensorcep.cp.fit.select`).
-
-    Attributes
-    ----------
-    data : Data
-        As it is until noise or a power is chosen.
-    given : tuple
-        Coordinates, values and weights as they were given.
-    facts : dict
-        What is decided of the values and known of rows, by its names in files.
-    local : Local or None
-        Of rows that deviate.
-    n_told, size, limit, stored
-        How many entries tell, the size of the fit, the bytes that it may take, and whether entries lie on scratch.
-    n_starts : int
-        Of all members together.
-    spectral, has_quick_fits, streaming : bool
-        Whether starts come from spectra, quick fits go first, and these are the first entries of a stream.
-    """
+    """A fit that is decided but for what only fits to some of the entries can tell (`tensorcep.cp.fit.select`)."""
 
     spec: FitSpec
     chosen: Chosen
-    data: Data
-    given: tuple[Any, ...]
+    data: Data  # as it is until noise or a power is chosen
+    given: tuple[Any, ...]  # coordinates, values and weights as they were given
     labels: tuple[Any, ...]
     method: AnyMethod
     settings: Settings
     options: RunOptions
-    facts: dict[str, Any]
-    local: Local | None
-    n_told: int
+    facts: dict[str, Any]  # what is decided of the values and known of rows, by its names in files
+    local: Local | None  # of rows that deviate
+    n_told: int  # entries that tell
     size: Size
-    limit: float | None
-    stored: bool
-    n_starts: int
-    spectral: bool
-    has_quick_fits: bool
-    streaming: bool
+    limit: float | None  # the bytes that the fit may take
+    stored: bool  # whether entries lie on scratch
+    n_starts: int  # of all members together
+    spectral: bool  # whether starts come from spectra
+    has_quick_fits: bool  # whether these go first
+    streaming: bool  # whether these are the first entries of a stream
 
     def fits(self, chosen: Chosen) -> bool:
         """Whether there is memory for a fit in these columns."""
