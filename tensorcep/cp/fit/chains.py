@@ -96,7 +96,7 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
         start[:, own] = means[0][:, own]
         begun_at = plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
         sampled = Sampled(begun_at, np.arange(problem.rank))
-    begun = _burnt_in_if_finite(sampled, results, plan)
+    begun = _burnt_in(sampled, results, plan)
     if begun is None:
         return None
     if not many and not begun.stopped:
@@ -111,19 +111,24 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     return joined_draws(continued(sampled.plan, begun) if goes_on else begun, results, sampled, plan)
 
 
-def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before: Any = 0.0) -> Run:
+def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before: Any = 0.0) -> Run | None:
     """The burn-in, and what each chain and each quick fit counts at its end; `before`: quick fits, if nothing tells.
 
-    The `whole` plan has the column, if any does, of the constant beside which they count.
+    The `whole` plan has the column, if any does, of the constant beside which they count. None where a chain leaves the
+    range of numbers, as wild counts can make it.
     """
     problem, (method, settings), how = sampled.plan.problem, sampled.plan.engine, sampled.plan.options._asdict()
     burn_in = settings.get_params()["burn_in"]
     how |= {"max_iter": max(1, burn_in), "stage": f"burn-in of {problem.rank} columns"}
-    begun = run(method, problem, settings, **how)
-    if begun.stopped or begun.state.held is None or not burn_in:
-        return begun
-    beside = [one.scores for one in results if one.scores is not None]
-    return begun._replace(state=with_weights(begun.state, whole.problem, settings, beside, before))
+
+    def burn() -> Run:
+        begun = run(method, problem, settings, **how)
+        if begun.stopped or begun.state.held is None or not burn_in:
+            return begun
+        beside = [one.scores for one in results if one.scores is not None]
+        return begun._replace(state=with_weights(begun.state, whole.problem, settings, beside, before))
+
+    return finite_or_none(burn)
 
 
 def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], plan: Plan) -> tuple[Sampled, Run]:
@@ -134,7 +139,7 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], 
     found = next((one for one in results if one.quick.problem.every_free.all()), None)
     if found is not None and len(found.quick.columns) < plan.problem.rank:
         other = _narrowed(found, plan, SPARE_COMPONENTS)
-        again = _burnt_in_if_finite(other, results, plan)
+        again = _burnt_in(other, results, plan)
         if again is not None and (again.stopped or _replaces(again.state.held, first)):
             return _in_few_enough(other, again, results, plan)
     believed = results[int(np.argmax(first.beside))] if first.share * first.beside.sum() > LEAST_BELIEVED else None
@@ -143,8 +148,12 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], 
         problem = believed.quick.problem._replace(start=believed.mean, seed=plan.problem.seed)
         other = Sampled(plan._replace(problem=problem), believed.quick.columns)
         before = BELIEVED_BEFORE * first.beside / first.beside.sum()
-        again = _burnt_in_if_finite(other, results, other.plan, before)
-        if again is not None and (again.stopped or _stands_in(again.state.held, first)):
+        again = _burnt_in(other, results, other.plan, before)
+        if again is not None and again.stopped:
+            return other, again
+        # chains are left that count, and all together predict as well, but for what choosing weights can gain
+        least = float(first.score.sum()) - (len(first.mean) + len(first.beside) - 1.0)
+        if again is not None and len(again.state.held.alive) and float(again.state.held.score.sum()) > least:
             return other, again
     return sampled, begun
 
@@ -153,7 +162,7 @@ def _in_few_enough(sampled: Sampled, begun: Run, results: list[QuickResult], pla
     """What was sampled, and its burn-in, in half the components as long as that predicts entries left out better."""
     while not begun.stopped:
         fewer = _halved(sampled)
-        again = None if fewer is None else _burnt_in_if_finite(fewer, results, plan)
+        again = None if fewer is None else _burnt_in(fewer, results, plan)
         if fewer is None or again is None:
             break
         held, before = again.state.held, begun.state.held
@@ -175,23 +184,9 @@ def _halved(sampled: Sampled) -> Sampled | None:
     return Sampled(sampled.plan._replace(problem=some_columns(problem, kept)), sampled.columns[kept])
 
 
-def _burnt_in_if_finite(sampled: Sampled, results: list[QuickResult], whole: Plan, *more: Any) -> Run | None:
-    """The burn-in; None where a chain leaves the range of numbers, as wild counts can make it."""
-    return finite_or_none(lambda: _burnt_in(sampled, results, whole, *more))
-
-
-def _stands_in(held: HeldOut, first: HeldOut) -> bool:
-    """Whether chains are left that count, and all together predict as well, but for what choosing weights can gain."""
-    least = float(first.score.sum()) - (len(first.mean) + len(first.beside) - 1.0)
-    return len(held.alive) > 0 and float(held.score.sum()) > least
-
-
 def _replaces(held: HeldOut, first: HeldOut) -> bool:
-    """Whether chains in fewer columns are left that count, and the first ones are not better beyond chance.
-
-    What columns add that the entries do not show is error alone.
-    """
-    gain = first.score - held.score
+    """Whether chains in fewer columns are left that count, and the first ones are not better beyond chance."""
+    gain = first.score - held.score  # what columns add that the entries do not show is error alone
     return len(held.alive) > 0 and float(gain.mean()) <= float(gain.std() / np.sqrt(len(gain)))
 
 

@@ -23,7 +23,6 @@ from tensorcep.cp.fit.validation import (
     ASK_EVERY,
     EarlyStopping,
     finite_or_none,
-    has_finite_rows,
     scored_run,
     scores_of,
     without,
@@ -50,7 +49,7 @@ from tensorcep.cp.model.subsets import (
     telling,
     telling_values,
 )
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, Policy, QuickFit
 from tensorcep.cp.posterior.belief import GammaNoise, Mixture, PointEstimate, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -65,7 +64,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class MultiStart:
+class MultiStart(Policy):
     """The best of several starts goes on; several such fits are mixed.
 
     The first start comes from the spectra of the data, where the plan has the columns for that, and from those of what
@@ -75,12 +74,6 @@ class MultiStart:
     more than so many numbers can gain by chance has not found what is there, and is left out. Costs the sweeps of all
     trials, and those of every member.
     """
-
-    starts: tuple[np.ndarray | None, ...]  # row means (n_rows, R), of one member after the other; None is the prior's
-    members: int = 1
-    spectral: bool = False  # whether the first start is to come from the spectra of the data
-    one_at_a_time: bool = False  # whether no state waits while another start is tried, since states are large
-    quick_fits: tuple[QuickFit, ...] = ()  # fits that go first, by policies that have them
 
     def run(self, plan: Plan) -> Run:
         """Run a plan."""
@@ -332,9 +325,17 @@ class FromQuickFit(MultiStart):
             return _by_another_method(plan, found.mean, quick)
         plan = plan.started_at(found.mean)
         plan = plan._replace(engine=plan.engine._replace(settings=self.settings or plan.engine.settings))
-        if alone and may_follow_noise(plan.problem):
-            return _of_few_entries(plan, quick)
-        return run_starts(plan)
+        first, trial = tried(plan, quick) if alone and may_follow_noise(plan.problem) else (plan, None)
+        if trial is None:
+            return run_starts(plan)
+        # entries that neither is given tell whether the fit is the usual one, or goes on until it gets worse
+        careful = trial.left_out
+        usual = scored_without(plan, careful.place)
+        if usual is not None and usual.score.mean() >= careful.score.mean() - THRESHOLDS.least_difference:
+            return run_starts(plan)._replace(left_out=usual._replace(quick=careful.quick))
+        one = run_starts(first.from_rows(trial.start))
+        converged = one.converged if first.options.max_iter == plan.options.max_iter else not one.stopped
+        return one._replace(converged=converged, left_out=careful)
 
 
 def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
@@ -342,7 +343,7 @@ def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
     policy = plan.policy
     start = balanced(start, plan.problem, plan.engine)
     first, trial = tried(plan.from_rows(start), quick)
-    one = finite_or_none(lambda: run_starts(first), lambda found: _score(found) > -np.inf)
+    one = finite_or_none(lambda: run_starts(first), lambda found: min(0.0, _score(found)))
     if one is None:
         return run_starts(plan)
     if first.options.max_iter < plan.options.max_iter:  # it ends where it predicts best
@@ -355,25 +356,6 @@ def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
         return one
     scored = trial.left_out  # of one member: that a mixture of several falls short of the quick fit it does not say
     return one._replace(left_out=scored if policy.members == 1 else scored._replace(quick=scored.score))
-
-
-def _of_few_entries(plan: Plan, quick: QuickFit) -> Run:
-    """Run a mean-field plan of entries that are few for the numbers of its rows.
-
-    Starts that fit the entries best may follow the noise, and so may more sweeps from any start. Entries that both are
-    not given tell whether the fit is the usual one, or goes on from what a quick fit without them has found until it
-    gets worse.
-    """
-    first, trial = tried(plan, quick)
-    if trial is None:
-        return run_starts(plan)
-    careful = trial.left_out
-    usual = scored_without(plan, careful.place)
-    if usual is not None and usual.score.mean() >= careful.score.mean() - THRESHOLDS.least_difference:
-        return run_starts(plan)._replace(left_out=usual._replace(quick=careful.quick))
-    one = run_starts(first.from_rows(trial.start))
-    converged = one.converged if first.options.max_iter == plan.options.max_iter else not one.stopped
-    return one._replace(converged=converged, left_out=trial.left_out)
 
 
 class Trial(NamedTuple):
@@ -410,12 +392,9 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
             watch.end(run_engine(engine, others, plan, annealed + QUICK_SWEEPS, watch))
         return watch
 
-    def is_finite(watch: EarlyStopping) -> bool:
-        return has_finite_rows(watch.belief)
-
-    best, least = finite_or_none(partial(fit, anneal), is_finite), THRESHOLDS.least_difference
+    best, least = finite_or_none(partial(fit, anneal), lambda one: one.belief.mean), THRESHOLDS.least_difference
     if anneal and not (best is not None and best.lost < least and best.score >= found.score - least):
-        other = finite_or_none(partial(fit, 0), is_finite)
+        other = finite_or_none(partial(fit, 0), lambda one: one.belief.mean)
         best = other if best is None or (other is not None and other.score > best.score) else best
     if best is None:
         return plan, None
@@ -516,7 +495,7 @@ def run_quick_fit(
         return searched(refined, found, thorough=False)
 
     with threads_of(plan.options.n_threads) as executor:
-        return finite_or_none(fit, lambda found: has_finite_rows(found.belief))
+        return finite_or_none(fit, lambda found: found.mean)
 
 
 def _fitted(
@@ -577,9 +556,7 @@ def refitted(found: QuickResult, plan: Plan) -> Posterior | None:
     engine = found.quick.engine.with_settings(anneal=REFIT_ANNEAL)
     problem = found.quick.problem._replace(start=found.mean)
     sweeps = REFIT_ANNEAL + int(np.clip(found.sweeps, ASK_EVERY, REFIT_SWEEPS))
-    return finite_or_none(
-        lambda: run_engine(engine, problem, plan, sweeps).posterior, lambda one: has_finite_rows(one.components())
-    )
+    return finite_or_none(lambda: run_engine(engine, problem, plan, sweeps).posterior, lambda p: p.components().mean)
 
 
 # From so many entries on, spectra tell what a quick fit leaves over, and chains of all columns take over ten seconds.

@@ -74,7 +74,7 @@ def select(draft: Draft) -> Plan:
 
 def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     """The plan of a draft in these columns, and the policy that runs it."""
-    problem, rows = problem_of(draft.spec, draft.data, chosen, chosen.parts, draft.n_starts, seed)
+    problem, rows = problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
     if problem.power is not None:
         check_power(draft.method.name, problem)
     quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
@@ -99,7 +99,7 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    facts = Facts(rows.prior, draft.labels, draft.facts)
+    facts = Facts(rows.given, draft.labels, draft.facts)
     return Plan(problem, Engine(draft.method, draft.settings), policy, options, facts)
 
 
@@ -122,8 +122,11 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
         if few and likelihood.is_dispersed and parts["pair"]:
             some |= {"main+cp": parts | {"pair": 0}}
-    problems = {kind: problem_of(draft.spec, draft.data, chosen, own, 1, seed)[0] for kind, own in some.items()}
-    return tuple(QuickFit(kind, engine, problems[kind], columns_within(some[kind], parts, order)) for kind in some)
+    quick = []
+    for kind, own in some.items():
+        problem, _ = problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
+        quick.append(QuickFit(kind, engine, problem, columns_within(own, parts, order)))
+    return tuple(quick)
 
 
 # Columns, by quick fits without a tenth of the entries.
@@ -240,7 +243,7 @@ def with_best_noise(draft: Draft) -> Draft:
     """The draft with the kind of noise that predicts entries left out best, where that was left open."""
     if draft.facts.get("noise_") != "auto":
         return draft
-    problem, _ = problem_of(draft.spec, draft.data, draft.chosen, draft.chosen.parts, 1, seed=0)
+    problem, _ = problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     uneven = kinds[_best(draft, [problem._replace(uneven=kind) for kind in kinds])]
     noise = {"noise_": name_of_noise(uneven, draft.labels)}
@@ -261,7 +264,7 @@ def with_best_power(draft: Draft) -> Draft:
         given, how = (coords, values, data.shape, None), (chosen.settings, None)
         packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    problems = [problem_of(draft.spec, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
+    problems = [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each]
     best = _best(draft, problems)
     return draft._replace(data=each[best], facts=draft.facts | tried[best][1])
 
@@ -311,14 +314,16 @@ def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int
         problems = [some_of(one, part) for one in problems]
     scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
     squares: list[np.ndarray] = []
-    folds = _folds(problems[0])
+    told, folds = places_telling(problems[0]), []  # places in the lanes of the entries that are left out in turn
+    if len(told) >= THRESHOLDS.fewest:
+        order = generator(problems[0].seed, RandomStream.HELD_OUT).permutation(told)
+        folds = np.array_split(order, THRESHOLDS.folds)[: -(-ENOUGH * THRESHOLDS.folds // len(told))]
     for fit, place in enumerate(folds, 1):
         new = np.full((len(problems), len(place)), -np.inf)
         off = np.full(new.shape, np.inf)
         for i in left:
             found = run(method, _without(problems[i], place), settings, max_iter=sweeps, **how).posterior
-            new[i] = _scores(found, problems[i], place)
-            off[i] = _squares(found, problems[i], place)
+            new[i], off[i] = _judged(found, problems[i], place)
         scores = np.concatenate([scores, np.maximum(new, new.max(axis=0) - MOST_WORSE)], axis=1)
         squares += [part.sum(axis=1) for part in np.array_split(off, FITS if len(folds) < FITS else 1, axis=1)]
         if len(squares) >= FITS and left[0] == 0:
@@ -345,16 +350,6 @@ def far_off(squares: np.ndarray) -> np.ndarray:
         return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(THRESHOLDS.most_off))
 
 
-def _folds(problem: Problem) -> list[np.ndarray]:
-    """Places in the lanes of the entries that are left out, as many fits as there are; none of few entries."""
-    told = places_telling(problem)
-    n = len(told)
-    if n < THRESHOLDS.fewest:
-        return []
-    folds = np.array_split(generator(problem.seed, RandomStream.HELD_OUT).permutation(told), THRESHOLDS.folds)
-    return folds[: -(-ENOUGH * THRESHOLDS.folds // n)]
-
-
 def _without(problem: Problem, place: np.ndarray) -> Problem:
     """The problem without these entries, from a start that the others show."""
     kept = np.delete(np.arange(len(problem.entries.permutation)), place)
@@ -362,19 +357,13 @@ def _without(problem: Problem, place: np.ndarray) -> Problem:
     return known if known.start is None else with_spectral_start(known)
 
 
-def _scores(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
-    """Log predictive densities of the observations at these places."""
-    rows, y = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
+def _judged(found: Posterior, problem: Problem, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log predictive densities (n,) of the observations at these places, and the squares of what means are off."""
+    rows, z, likelihood = rows_of(problem.entries, place), problem.entries.y.ravel()[place], problem.likelihood
+    belief, known = found.components(), np.zeros(len(place))
     with np.errstate(all="ignore"):
-        score = observed_logpdf(problem.likelihood, found.components(), rows, y) + problem.likelihood.log_slopes(y)
-    return np.where(np.isfinite(score), score, -np.inf)
-
-
-def _squares(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
-    """The squares of what the means of the observations at these places are off."""
-    rows, z = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
-    likelihood, known = problem.likelihood, np.zeros(len(place))
-    with np.errstate(all="ignore"):
-        mean = observed_moments(likelihood, found.components(), rows)[0]
+        score = observed_logpdf(likelihood, belief, rows, z) + likelihood.log_slopes(z)
+        mean = observed_moments(likelihood, belief, rows)[0]
         off = mean - likelihood.quantile(0.5, z, known, known + np.inf)  # the observation, of which z may be a power
-        return np.asarray(np.nan_to_num(off * off, nan=np.inf))
+        squares = np.nan_to_num(off * off, nan=np.inf)
+    return np.where(np.isfinite(score), score, -np.inf), squares

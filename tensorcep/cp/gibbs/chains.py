@@ -33,7 +33,7 @@ from tensorcep.cp.gibbs.row_draw import (
     values_in_order,
     weighted_sites,
 )
-from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
+from tensorcep.cp.model.columns import FreeColumns, encode_columns, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.memmap import StoredTargets, by_row_of, in_pieces
@@ -263,7 +263,7 @@ def start_chains(
     not set yet.
     """
     small = with_seen_rows(free_problem(problem))
-    free_columns = columns_of(problem)
+    free_columns = encode_columns(problem.every_free)
     columns = mode_columns(free_columns)
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains

@@ -45,7 +45,7 @@ from tensorcep.cp.meanfield.sites import (
     total_weight,
     update_sites,
 )
-from tensorcep.cp.model.columns import columns_of, free_problem, orders_of, posterior_of_rows
+from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
@@ -117,7 +117,10 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
 def _setup(augmentation: Augmentation, small: Problem, problem: Problem, options: Any, executor: Executor) -> Setup:
     """What follows from the problem, which is `small` in its free columns."""
-    augmentation, columns = augmentation_in_use(augmentation, problem) or Augmentation(), columns_of(problem)
+    augmentation, columns = (
+        augmentation_in_use(augmentation, problem) or Augmentation(),
+        encode_columns(problem.every_free),
+    )
     y, weight = problem.entries.y, problem.entries.weight
     stored = on_scratch(y) and augmentation.expected is None
     in_order = sorted(parameters_of(problem, options), key=lambda one: one.stage)

@@ -110,7 +110,9 @@ class FreeColumns(NamedTuple):
     free: np.ndarray  # (K, R) bool
     free_index: np.ndarray  # (K, Q) int64, the free columns of each mode; -1 stands for a column of zeros
     clamped_index: np.ndarray  # (K, C) int64, the others; -1 stands for none
-    groups: np.ndarray  # (G, 2 + K) int64, see `column_groups`
+    # (G, 2 + K) int64, of columns that follow each other and are free in the same modes: how many columns, how many
+    # modes, and where the first lies among the free columns of each of these modes, counted through all modes
+    groups: np.ndarray
 
     @property
     def any_clamped(self) -> bool:
@@ -148,15 +150,6 @@ class FreeColumns(NamedTuple):
 
 def encode_columns(free: np.ndarray) -> FreeColumns:
     """The record of the free columns (K, R) bool."""
-    return FreeColumns(free, padded_columns(free), padded_columns(~free), column_groups(free))
-
-
-def column_groups(free: np.ndarray) -> np.ndarray:
-    """Columns that follow each other and are free in the same modes, (G, 2 + K) int64.
-
-    How many columns and modes, and where the first column lies among the free ones of each of these modes, counted
-    through all modes.
-    """
     Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
     groups: list[list[int]] = []
     for r, column in enumerate(free.T):
@@ -165,7 +158,7 @@ def column_groups(free: np.ndarray) -> np.ndarray:
             continue
         modes = np.flatnonzero(column)
         groups.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
-    return np.array(groups, dtype=np.int64)
+    return FreeColumns(free, padded_columns(free), padded_columns(~free), np.array(groups, dtype=np.int64))
 
 
 # Where sums find their factors among the numbers of a row: in the order of the elements of z z' or z c (`FreeColumns`),
@@ -208,11 +201,6 @@ def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
 
 
 # Models with main effects and interactions in the free columns of every mode alone, Q of them, and back.
-
-
-def columns_of(problem: Problem) -> FreeColumns:
-    """The record of the problem's columns; all are free where it names none."""
-    return encode_columns(problem.every_free)
 
 
 def free_problem(problem: Problem) -> Problem:
@@ -278,38 +266,23 @@ def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.
 
 
 def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None, **learned: Any) -> Posterior:
-    """The posterior of all columns, of the rows in the free ones, with what was learned of the likelihood."""
-    seen, rank = seen_rows(problem), rows.eta.shape[1]
-    posterior = Posterior(problem.shape, rank, rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)
-    return posterior if problem.free is None else all_columns(posterior, problem.free)
+    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED.
 
-
-def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
-    R = free.shape[1]
-    full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
-    for k, row in enumerate(free):
-        where, n = np.flatnonzero(row), int(row.sum())
-        a, b = np.tril_indices(n)
-        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
-            first[k] : first[k + 1], : n * (n + 1) // 2
-        ]
-    return full
-
-
-def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
-    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
-    first, R = offsets(posterior.shape), free.shape[1]
-    Lam, eta = np.zeros((len(posterior.eta), R * (R + 1) // 2)), np.full((len(posterior.eta), R), CLAMPED)
+    Of the rows, and the prior of modes, in the free ones, with what was learned of the likelihood.
+    """
+    free, shape, seen = problem.free, problem.shape, seen_rows(problem)
+    if free is None:
+        return Posterior(shape, rows.eta.shape[1], rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)
+    first, R = offsets(shape), free.shape[1]
+    Lam, eta = np.zeros((len(rows.eta), R * (R + 1) // 2)), np.full((len(rows.eta), R), CLAMPED)
     Lam[:, diagonal(R)] = CLAMPED
-    modes = posterior.mode_prior
     precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
     for k, row in enumerate(free):
         n, mine = int(row.sum()), slice(first[k], first[k + 1])
         where = np.flatnonzero(row)
         i, j = np.tril_indices(n)
-        Lam[mine, diagonal(R)[where[i]] - (where[i] - where[j])] = posterior.Lam[mine, : len(i)]
-        eta[mine, where] = posterior.eta[mine, :n]
+        Lam[mine, diagonal(R)[where[i]] - (where[i] - where[j])] = rows.Lam[mine, : len(i)]
+        eta[mine, where] = rows.eta[mine, :n]
         if modes is not None:
             precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
             mean[k, where] = modes.mean[k, :n]
@@ -323,7 +296,20 @@ def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
             for one, row in zip(modes.drifts, free, strict=False)
         )
         modes = ModePrior(mean, precision, slopes, drifts)
-    return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)
+    return Posterior(shape, R, Lam, eta, seen=seen, mode_prior=modes, **learned)
+
+
+def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
+    R = free.shape[1]
+    full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
+    for k, row in enumerate(free):
+        where, n = np.flatnonzero(row), int(row.sum())
+        a, b = np.tril_indices(n)
+        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
+            first[k] : first[k + 1], : n * (n + 1) // 2
+        ]
+    return full
 
 
 def _in_all(lines: np.ndarray, free: np.ndarray) -> np.ndarray:

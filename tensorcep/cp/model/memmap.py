@@ -132,10 +132,8 @@ class StoredColumns(NamedTuple):
 def scratch_bytes(n: int, order: int, drawn: bool = False) -> int:
     """The most bytes that the files of a fit of n entries take at a time; `drawn`: with auxiliary variables."""
     source, sorting, packed = 4 * order + 8, 2 * (4 * order + 16), 4 * order + 24
-    by_row = order * (4 * (order - 1) + 8)
-    beside = 16  # values less their mean, values that were not left out
-    sites = SITES if drawn else 0
-    return n * (source + beside + max(sorting, packed + 2 * by_row + sites))
+    by_row, beside = order * (4 * (order - 1) + 8), 16  # values less their mean, values that were not left out
+    return n * (source + beside + max(sorting, packed + 2 * by_row + (SITES if drawn else 0)))
 
 
 def pieces(n: int) -> Iterator[slice]:
@@ -147,10 +145,7 @@ def pieces(n: int) -> Iterator[slice]:
 def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> Entries:
     """As `tensorcep.cp.model.entries.pack_entries`, of values (N,) on scratch, where the entries lie too.
 
-    Raises
-    ------
-    ValueError
-        If a cell occurs twice that may not.
+    ValueError is raised if a cell occurs twice that may not.
     """
     n, order, room = len(y), len(shape), room_of(y)
     first, n_blocks = offsets(shape), -(-n // LANES)
@@ -162,7 +157,15 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
     for k in range(order - 1, -1, -1):
         parts = _sort_by(k, parts, shape[k], room)
     if source.distinct:
-        _check_distinct(parts[:order])
+        for at in pieces(n - 1):
+            following = slice(at.start + 1, at.stop + 1)
+            same = np.logical_and.reduce([column[at] == column[following] for column in parts[:order]])
+            if same.any():
+                cell = tuple(int(column[at][int(same.argmax())]) for column in parts[:order])
+                raise ValueError(
+                    f"the cell of rows {cell}, counted from 0, occurs more than once, and {int(same.sum())} of "
+                    f"{at.stop - at.start} cells looked at do; merge them before a fit on scratch."
+                )
     rows = room.empty((n_blocks, order, LANES), np.int32)
     values, weight = (room.empty((n_blocks, LANES)) for _ in range(2))
     for at in pieces(n_blocks * LANES):
@@ -205,19 +208,6 @@ def _place_keys(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.nda
     return place, to
 
 
-def _check_distinct(columns: Sequence[np.ndarray]) -> None:
-    n = len(columns[0])
-    for at in pieces(n - 1):
-        following = slice(at.start + 1, at.stop + 1)
-        same = np.logical_and.reduce([column[at] == column[following] for column in columns])
-        if same.any():
-            cell = tuple(int(column[at][int(same.argmax())]) for column in columns)
-            raise ValueError(
-                f"the cell of rows {cell}, counted from 0, occurs more than once, and {int(same.sum())} of "
-                f"{at.stop - at.start} cells looked at do; merge them before a fit on scratch."
-            )
-
-
 def by_row_of(
     problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:
@@ -233,19 +223,16 @@ def by_row_of(
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
         shift = value_offset(problem.likelihood) if values else 0.0
-        raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
+        y = entries.y.ravel()[: len(entries.permutation)]
+
+        def is_single(at: slice) -> bool:
+            single = (y[at] + shift).astype(np.float32)
+            return np.array_equal(np.subtract(single, shift, dtype=np.float64), y[at])
+
+        raw = shift if values and all(map(is_single, pieces(len(y)))) else None
         room.tables[key] = (entries, _list_rows(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
     return found
-
-
-def _is_single(y: np.ndarray, shift: float) -> bool:
-    """Whether single precision holds values (n,) as they were before `shift` was taken from them."""
-    for at in pieces(len(y)):
-        raw = (y[at] + shift).astype(np.float32)
-        if not np.array_equal(np.subtract(raw, shift, dtype=np.float64), y[at]):
-            return False
-    return True
 
 
 def _list_rows(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:

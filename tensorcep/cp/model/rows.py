@@ -131,14 +131,13 @@ def per_entry(
     given: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...], kernel: Any, problem: Problem, executor: Executor
 ) -> None:
     """Call a kernel of flat arrays for all entries, all arrays (n_blocks, LANES); results are 0 in padding lanes."""
-    executor.run(_on_blocks, 0, len(results[0]), kernel, (*given, *results), align=ALIGNED_BLOCKS)
+
+    def on_blocks(first: int, last: int) -> None:
+        kernel(*(array[first:last].ravel() for array in (*given, *results)))
+
+    executor.run(on_blocks, 0, len(results[0]), align=ALIGNED_BLOCKS)
     for array in results:
         array[-1:][problem.entries.weight[-1:] == 0.0] = 0.0  # only the last block may have padding lanes; y is 0 there
-
-
-def _on_blocks(first: int, last: int, kernel: Any, arrays: tuple[np.ndarray, ...]) -> None:
-    """Call a kernel of flat arrays on the blocks first:last of (n_blocks, LANES) arrays."""
-    kernel(*(array[first:last].ravel() for array in arrays))
 
 
 def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augmentation | None:
@@ -340,7 +339,11 @@ def with_unseen_rows(
         if drift is not None and not seen.all():
             Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
             own = slice(first, first + len(seen))
-            Lam[own][~seen], eta[own][~seen] = _in_gaps(k, problem, now, rows, own, seen, found[k])
+            marginals = found[k]  # of a series or a graph, given the rows that have entries
+            told = None if marginals is None else marginals.told
+            mean, cov = problem.prior.axis(k).unseen(now.modes, k, seen, rows.mean[own], rows.cov[own], told)
+            precision = np.linalg.inv(unpack(cov, rows.mean.shape[1]))
+            Lam[own][~seen], eta[own][~seen] = pack(precision), np.einsum("nij,nj->ni", precision, mean)
             continue
         more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
         if more is not None:
@@ -349,21 +352,3 @@ def with_unseen_rows(
             Lam[unseen] /= 1.0 + more[:, None]
             eta[unseen] /= 1.0 + more[:, None]
     return rows._replace(Lam=Lam, eta=eta)
-
-
-def _in_gaps(
-    k: int,
-    problem: Problem,
-    now: Conditional,
-    rows: RowState,
-    own: slice,
-    seen: np.ndarray,
-    found: Marginals | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the rows of a series or a graph that have no entries, given those that have some."""
-    modes: Any = now.modes
-    of, R = problem.prior.axis(k), rows.mean.shape[1]
-    told = None if found is None else found.told
-    mean, cov = of.unseen(modes, k, seen, rows.mean[own], rows.cov[own], told)
-    precision = np.linalg.inv(unpack(cov, R))
-    return pack(precision), np.einsum("nij,nj->ni", precision, mean)

@@ -117,15 +117,28 @@ def chosen_with(
     given = None if is_auto(spec.interactions) else parts_of(spec.interactions, rank)
     name, can = settings.name, METHODS[settings.name].capabilities
     if given is None:
-        given = parts_of("cp", rank) if streaming or _needs_cp(spec) else columns_for(name, likelihood, rank, shape)
+        if streaming or _needs_cp(spec):
+            given = parts_of("cp", rank)
+        elif takes_every_column(name):
+            given = every_column(rank, shape)
+        else:  # of a matrix the only pair of modes is the CP component
+            of_cep = name == CEP.name and len(shape) > 2
+            parts = DEFAULTS.get(likelihood.name, OTHERWISE).parts if of_cep else "main+cp"
+            of_pairs = {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
+            given = of_pairs if parts == "pairs" else parts_of(parts, rank)
     left_open = isinstance(spec.prior, str) and is_auto(prior)
     if is_auto(prior):
         prior = (stream_prior if left_open else None) or ("learned" if can.learns_prior else "fixed")
     usual = sampler_sweeps(n_entries, name, likelihood) if can.sampler else SWEEPS
     sweeps = given_int("max_iter", spec.max_iter, usual)
-    members = 1 if streaming else members_for(settings, spec.init, n_entries, prior == "learned")
+    members = 1 if streaming else settings.get_params().get("n_ensemble", 1)
+    if is_auto(members):
+        several = prior == "learned" and is_random(spec.init)
+        members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    elif members > 1 and not is_random(spec.init):
+        fail_value(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {members}.")
     uniform, from_least = isinstance(spec.prior_mean, str), streaming and left_open
-    return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least, is_random(spec.init))
+    return Chosen(name, settings, rank, prior, given, sweeps, int(members), uniform, from_least, is_random(spec.init))
 
 
 def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
@@ -145,17 +158,6 @@ def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Li
     if method != "auto" and not any(is_able(method, "stores", one) for one in known):
         cannot = f"cannot take {known[0].name!r} entries from scratch"
         refuse_unable(method, "stores", cannot, known[0], instead="memory alone (no scratch=)")
-
-
-def members_for(settings: Settings, init: Any, n_entries: int, learned: bool) -> int:
-    """Fits that are mixed, refused if all would be one; "auto" may be several where the prior is learned."""
-    given = settings.get_params().get("n_ensemble", 1)
-    if is_auto(given):
-        several = learned and is_random(init)
-        return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
-    if given > 1 and not is_random(init):
-        fail_value(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {given}.")
-    return int(given)
 
 
 def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
@@ -182,16 +184,6 @@ def _needs_cp(spec: FitSpec) -> bool:
 def rank_for(n_entries: int, shape: Sequence[int]) -> int:
     """Columns of the CP component."""
     return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
-
-
-def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part for a method; of a matrix the only pair of modes is the CP component."""
-    if takes_every_column(method):
-        return every_column(rank, shape)
-    parts = DEFAULTS.get(likelihood.name, OTHERWISE).parts if method == CEP.name and len(shape) > 2 else "main+cp"
-    if parts == "pairs":
-        return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
-    return parts_of(parts, rank)
 
 
 def takes_every_column(method: str) -> bool:
