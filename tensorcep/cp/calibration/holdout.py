@@ -42,8 +42,8 @@ MANY = 500_000
 def held_out_places(problem: Problem) -> np.ndarray:
     """The places of the entries to leave out; none when there are too few entries.
 
-    Of labels the same share of either class, and as large as the rarer one asks for. Where entries have weights, those
-    that tell, the more often the more they weigh: means over them are then weighted ones.
+    Of labels the same share of either class, as large as the rarer one asks for. Where entries have weights, those that
+    tell, the more often the more they weigh: means over them are then weighted ones.
     """
     n, rng = len(problem.entries.permutation), generator(problem.seed, RandomStream.HELD_OUT)
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
@@ -61,10 +61,8 @@ def held_out_places(problem: Problem) -> np.ndarray:
 
 
 def _sizes(counts: list[int]) -> list[int]:
-    """How many entries of each part to leave out, of parts of so many.
-
-    Without those of few entries these are overfitted, and nothing says so.
-    """
+    """How many entries of each part to leave out, of parts of so many."""
+    # without those of few entries these are overfitted, and nothing says so
     bar = THRESHOLDS
     share = bar.share_of(min(counts, default=0))
     share = max(share, min(bar.fewest_of_few / max(1, sum(counts)), bar.share_of_few))
@@ -243,19 +241,10 @@ def update_held_out(
     uneven: HeldNoise = EVEN_NOISE,
     mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
 ) -> HeldOut:
-    """The estimates after the sweep of this number, counted from 0.
+    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R).
 
-    Parameters
-    ----------
-    held : HeldOut
-    sweep, burn_in : int
-    factors : (C, n_rows, R) float64
-    given : (C, n), (C, n) float64
-        What kernels take as y and theta of the entries left out.
-    likelihood : Likelihood
-    uneven : HeldNoise, optional
-    mixed : callable
-        ``mixed(log_density)``: log densities (C, n) by those of the kernels.
+    `given` (C, n) are what kernels take as y and theta of the entries left out; ``mixed(log_density)`` gives log
+    densities (C, n) by those of the kernels.
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
@@ -342,11 +331,9 @@ def learn_from_held(
 
 
 def promising_chains(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
-    """The chains that are not far behind the best, by the variance of the values left out that their means explain.
-
-    They are compared by what is correlated with the values, of counts with their logs, so that a likelihood of any kind
-    will do, after some sweeps of the burn-in.
-    """
+    """The chains that are not far behind the best, by the variance of the values left out that their means explain."""
+    # by what is correlated with the values, of counts with their logs, so that a likelihood of any kind will do, after
+    # some sweeps of the burn-in
     trials = TRIALS if len(held.place) >= LEAST_TO_TRY_EARLY else TRIALS[1:]
     least = [gain for share, gain in trials if sweep == int(share * burn_in) > 0]
     if not least or len(held.mean) < 2:
@@ -386,10 +373,8 @@ def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), bef
 
 
 def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:
-    """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best.
-
-    It takes the place of `HeldOut.noise_ratio` where a limit hides what residuals would tell.
-    """
+    """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best."""
+    # in place of `HeldOut.noise_ratio`, where a limit hides what residuals would tell
     logz, alpha, beta = np.empty((3, len(y)))
     counted = np.flatnonzero(weights).tolist()  # what counts for nothing may not be finite
 
@@ -407,9 +392,8 @@ def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[
 def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
 
-    They are those of `before` unless the best ones gain more than one unit of log density for each weight that was
-    chosen (Akaike), and 0 for components that hardly count. A density that is no number counts as 0, and a value that
-    no component holds for possible tells nothing.
+    They are `before` unless the best ones gain more than one unit of log density for each weight that was chosen
+    (Akaike), and 0 for components that hardly count. A density that is no number counts as 0.
     """
     C, log_density = len(log_density), np.where(np.isnan(log_density), -np.inf, log_density)
     log_density = log_density[:, np.isfinite(log_density.max(axis=0))]

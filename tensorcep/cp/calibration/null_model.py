@@ -66,10 +66,7 @@ class ConstantLaw(NamedTuple):
 
 
 def constant_law(likelihood: Likelihood, y: np.ndarray, start: float, extent: np.ndarray | None = None) -> ConstantLaw:
-    """The law that fits values y.
-
-    `start` is the latent value where the likelihood has no parameter or is Gaussian; elsewhere a guess.
-    """
+    """The law that fits values; `start` is its latent value with no parameter or a Gaussian's, elsewhere a guess."""
     parameter = likelihood.parameter
     if parameter is None:
         return ConstantLaw(start, likelihood.default_theta)
@@ -107,10 +104,7 @@ def evidence_of_shares(model: np.ndarray, constant: np.ndarray) -> np.ndarray:
 
 
 def mean_share(evidence: np.ndarray, chosen: float = 0.0, constant: float = CONSTANT) -> float:
-    """The posterior mean of the share; `chosen` numbers of the model were chosen by the same scores (Akaike).
-
-    `constant` is the prior probability of the constant alone.
-    """
+    """The posterior mean of the share; `chosen` numbers were by the same scores (Akaike), `constant` is its prior."""
     half, n_between = 0.5 * (1.0 - constant), len(SHARES) - 2
     prior = np.concatenate([[constant], np.full(n_between, half / n_between), [half]])
     log_weight = np.log(prior) + evidence - chosen * (SHARES > 0.0)
@@ -245,11 +239,8 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
 
 
 def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Any) -> float:
-    """The share of what is predicted beside the constant's prediction that counts, where a limit cuts values off.
-
-    Log scores gain, too, where draws with noise of many sizes have longer tails than the constant, which is normal. 1
-    where squared errors are smaller than the constant's beyond chance.
-    """
+    """The share of predictions beside the constant that counts, where a limit cuts off; 1 if better beyond chance."""
+    # log scores gain, too, where draws with noise of many sizes have longer tails than the constant, which is normal
     n, own = len(held.y), held.weights if held.alive.size else None
     noise = float(np.average(held.noise, weights=own))
     mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(n, 1.0 / noise))
@@ -292,15 +283,8 @@ def _regress(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float
 def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
     """Draws of which those that do not count, evenly spread, say nothing but the constant.
 
-    Parameters
-    ----------
-    draws : Draws
-        Their rows, which are large, are changed in place.
-    held : HeldOut
-    free : (K, R) bool or None
-        Columns that are not held at 1; None when all are free.
-    prior : RowPrior or None
-        Which may say that some modes are series.
+    Their rows, which are large, are changed in place. `free` (K, R) bool tells columns that are not held at 1, None:
+    all; the rows' `prior` may say that some modes are series.
     """
     if held.share >= 1.0:
         return draws

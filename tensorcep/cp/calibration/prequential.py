@@ -73,10 +73,8 @@ def is_judged_by_score(likelihood: Likelihood) -> bool:
 def _log_mass(
     likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: np.ndarray | None
 ) -> np.ndarray:
-    """Log mass of counts of this mean, at an extent of 1.
-
-    The mean of a Poisson count is e^f, its theta being 1, of negative-binomial ones theta e^f, of a trial sigma(f).
-    """
+    """Log mass of counts of this mean, at an extent of 1."""
+    # the mean of a Poisson count is e^f, its theta being 1, of negative-binomial ones theta e^f, of a trial sigma(f)
     of_trials = likelihood.extent == "trials"
     f = np.log(max(mean, 1e-300)) - (np.log(max(1.0 - mean, TINY)) if of_trials else np.log(theta))
     return ConstantLaw(f, theta).logpdf(likelihood, values, extent)
@@ -119,10 +117,7 @@ class Standing(NamedTuple):
         extent: np.ndarray | None = None,
         weight: np.ndarray | None = None,
     ) -> Standing:
-        """The standing after entries with these values, and extents and weights if they have some.
-
-        Of entries with weights those are judged that tell, and the mean is by weight.
-        """
+        """The standing after entries, with extents and weights if they have some: those that tell are judged."""
         if weight is not None:
             return self._after_weighted(likelihood, values, predicted, extent, weight)
         each = np.ones(len(values)) if extent is None else extent
@@ -206,10 +201,8 @@ class Standing(NamedTuple):
     def _gain(
         self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None, unit: float
     ) -> np.ndarray | None:
-        """What each prediction gained (n,); None where the constant leaves nothing to gain.
-
-        Squares are in units of those of the constant: of these values, or, where they are few, in this one.
-        """
+        """What each prediction gained (n,); None where the constant leaves nothing to gain."""
+        # squares are in units of those of the constant: of these values, or, where they are few, in this one
         if is_judged_by_score(likelihood):
             return np.asarray(np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST))
         apart = (values - self.mean) ** 2

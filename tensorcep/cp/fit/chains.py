@@ -201,10 +201,8 @@ def _narrowed(best: QuickResult, plan: Plan, spare: int = 0) -> Sampled:
 
 
 def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.ndarray) -> None:
-    """Write rows (n, m, Q) in some columns (Q,) to `out` (n, m, R): in the others they are 0, in clamped ones 1.
-
-    Draws of a quick fit's Gaussian hold clamped columns at 1 to six digits only. `free` (m, R) tells of every row.
-    """
+    """Write rows (n, m, Q) in some columns (Q,) to `out` (n, m, R): 0 in others, and 1 where not `free` (m, R)."""
+    # draws of a quick fit's Gaussian hold clamped columns at 1 to six digits only
     if len(columns) < out.shape[-1]:
         out[...] = 0.0
         out[..., columns] = rows
@@ -294,10 +292,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
 def _draws_of(
     found: QuickResult, plan: Plan, noise_ratio: float, known: np.ndarray, unknown: np.ndarray
 ) -> Draws | None:
-    """Draws of a quick fit given all entries, whose rows are written to `known` (n, n_rows, R) and `unknown`.
-
-    None where that posterior leaves the finite numbers.
-    """
+    """Draws of a quick fit given all entries, rows in `known` (n, n_rows, R) and `unknown`; None if not finite."""
     columns, whole = found.quick.columns, plan.problem
     posterior = refitted(found, plan)
     if posterior is None:

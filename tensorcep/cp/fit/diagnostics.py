@@ -66,8 +66,8 @@ def doubt_of(
 ) -> float:
     """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given.
 
-    `scores` (n,) each are their log scores by it and by the constant `law`; `noise` is the fit's standard deviation of
-    Gaussian noise, which holds the doubt, None of others.
+    `scores` are theirs by it and by the constant `law`; `noise` is the fit's standard deviation of Gaussian noise,
+    which holds the doubt, None of others.
     """
     off = told.mean - known_at(problem, told.place) - law.f
     before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
@@ -182,8 +182,8 @@ def _scores(
 ) -> dict[str, Any]:
     """Mean log scores of entries by the fit and by a constant, and the standard error of their difference.
 
-    `told` has the scores of entries that the fit, or one like it, was not given; None where there are none. `tails`
-    tells whether it also has what they say of noise that is not normal, which the constant is then given as well.
+    `told` has the scores of entries that the fit, or one like it, was not given; `tails`: and what they say of noise
+    that is not normal, which the constant is then given as well.
     """
     problem, likelihood = plan.problem, plan.problem.likelihood
     y = problem.entries.y.ravel()[place]

@@ -51,10 +51,9 @@ def result_of(
     earlier: Mapping[str, Any] = NOTHING,
     **fields: Any,
 ) -> FitResult:
-    """What a run of a plan leaves.
+    """What a run of a plan leaves; FloatingPointError if it is not finite.
 
-    `coding` are facts of how entries are coded, beside those that the plan decided; `earlier` those of the fit that it
-    goes on from, as far as neither says others. Raises FloatingPointError if it is not finite.
+    `coding` are facts of how entries are coded; `earlier` those of a fit that it goes on from, if none says others.
     """
     known, posterior = plan.facts.decided, run.posterior
     mean, cov = unseen_moments(posterior, plan.facts.prior)
@@ -87,10 +86,7 @@ def read_call(
     memory: Any,
     extents: Any,
 ) -> Read:
-    """The entries of a call of `fit`, where they are to lie, with what they weigh, their exposures, and their coding.
-
-    `before` is the result of an earlier fit, if there is one. Input that is not allowed is refused.
-    """
+    """The entries of a call of `fit`, where they are to lie, with what they weigh, their exposures, and coding."""
     others = {"fixed_modes": fixed_modes, "sample_weight": sample_weight, **({} if scratch is None else extents)}
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)
@@ -115,11 +111,7 @@ def read_call(
 def resolve_call(
     spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fixed_modes: Any
 ) -> tuple[Read, Plan, Plan, bool]:
-    """What `run_ready` takes of a fit to these entries: from the prior, an earlier one's factors, or with its rows.
-
-    With weights or fixed modes messages mean nothing: none are kept. Parameters and values that are not allowed are
-    refused before anything is run.
-    """
+    """What `run_ready` takes of a fit to these entries: from the prior, an earlier one's factors, or with its rows."""
     warm = check_flag("warm_start", warm)
     if fixed_modes is not None:
         entries, plan, start = fixed_fit(spec, before, read, fixed_modes)
@@ -143,7 +135,7 @@ def run_ready(
     """The result of a fit that is decided, and what warns of its end once the result is in its place.
 
     It is run by `start`, which is the plan, or goes on from rows or messages of an earlier fit. `keeps`: whether
-    messages may be kept to be divided out. Raises FloatingPointError if the result is not finite.
+    messages may be kept to be divided out.
     """
     coords, values, _, labels = read.entries
     warn_of_labels(labels)

@@ -44,10 +44,7 @@ def must_be_summed_up(fit: FitResult) -> bool:
 
 
 def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> FitResult:
-    """A result that goes on as a stream by CEP, from the Gaussians that a result is or comes to.
-
-    `max_iter` is the parameter; `what` goes on from it, for the error if no Gaussians of the rows say what it says.
-    """
+    """A result that goes on as a stream by CEP, from Gaussians that it is or comes to; `what` goes on, in errors."""
     fit = fit.changed()  # what is made of the factors here is not the model's
     result = first_member(fit.posterior)
     if isinstance(result, PointEstimate):
@@ -64,8 +61,8 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
 def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, np.ndarray, np.ndarray]:
     """A Gaussian of every row that says what draws say; mean (K, R) and covariance (K, R, R) of unknown rows.
 
-    Draws are aligned, and each row gets the mean and covariance of those that have the same components. That says what
-    all draws say only where these agree on the components; where it misses much of it, it is refused.
+    Each row gets the mean and covariance of the aligned draws that have the same components. Where these do not agree
+    on the components that misses much, and is refused.
     """
     free = free_columns(fit.interactions, len(fit.shape))
     if fit.likelihood.levels is not None:  # thresholds are learned anew
@@ -121,10 +118,7 @@ def _unknown_rows(draws: Draws, belief: Components, found: Aligned, free: np.nda
 
 
 def _proper(cov: np.ndarray, n_draws: int) -> np.ndarray:
-    """Covariances (n, d, d) of few draws made positive definite: correlations count as one more draw per column less.
-
-    No variance is below that of a clamped column.
-    """
+    """Covariances (n, d, d) of few draws made positive definite, no variance below that of a clamped column."""
     d = cov.shape[1]
     variance = np.maximum(np.diagonal(cov, axis1=1, axis2=2), 1.0 / CLAMPED)
     cov = cov * (max(0, n_draws - 1) / (max(0, n_draws - 1) + d))
@@ -226,10 +220,7 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
 
 
 def of_entries_left(plan: Plan, kept: Kept, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
-    """The plan of the entries that are left, (N,) bool: from the messages, or the rows where there are none, or anew.
-
-    `rows` (n_rows, R) are of columns that are `free` (K, R) in some modes.
-    """
+    """The plan of entries that are left, (N,) bool: from the messages, or the rows where there are none, or anew."""
     if kept.state is None:
         return from_earlier(plan, rows, free)
     if free_problem(plan.problem).rank != kept.state.rows.eta.shape[1]:  # it has not the columns of the messages
@@ -247,11 +238,7 @@ MOST_DRAWS = 200
 
 
 def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: Any) -> tuple[Entries, Plan, Plan]:
-    """The entries in the model's rows, the plan of a fit to them, and the one to run, in which rows of modes stay.
-
-    Refused where there is no earlier fit, it has no posterior, the method cannot leave rows, or a row that is to stay
-    is not known.
-    """
+    """The entries in the model's rows, the plan of a fit to them, and the one to run, in which rows of modes stay."""
     if before is None:
         fail_value("fixed_modes names modes of an earlier fit of this estimator, but it is not fitted; fit it first.")
     if is_local(spec.prior):

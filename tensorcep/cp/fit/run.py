@@ -176,7 +176,7 @@ def run_starts(plan: Plan, *done: Run) -> Run:
     """Run every member of a plan, each from the best of its starts, and mix what they and members before them found.
 
     A callback that stops one run stops all. Members that leave the range of numbers are left out; if all do, the first
-    error (FloatingPointError, LinAlgError) is raised.
+    error is raised.
     """
     method, settings = plan.engine
     members, starts, trial_sweeps = plan.policy.members, plan.policy.starts, method.trial_sweeps(settings)
@@ -202,11 +202,9 @@ def run_starts(plan: Plan, *done: Run) -> Run:
 
 
 def _best_run(plan: Plan, trial_sweeps: int) -> Run:
-    """Run trial sweeps, if there are any, from every start, and go on from the one with the best train score.
-
-    The result is that of one run from that start. Where one state is there at a time, the first start, which the data
-    have shown, comes last: it is the best one more often than any other. One that came before is tried again.
-    """
+    """Run trial sweeps, if there are any, from every start; the run from that with the best train score, to its end."""
+    # where one state is there at a time, the first start, which the data have shown, comes last: it is the best one
+    # more often than any other; one that came before is tried again
     if not trial_sweeps:
         return run(plan.engine.method, plan.problem, plan.engine.settings, **plan.options._asdict())
     starts, alone, best, at, shared = plan.policy.starts, plan.policy.one_at_a_time, None, 0, None
@@ -265,8 +263,7 @@ def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
     """One result of runs from different starts: their mixture, the one with the best train score first.
 
     Runs that fall short of it by more than `slack` have not found what is there, and are no members. Sweeps are counted
-    over all runs, and the trace, which then also tells the member, holds one run after the other. It has converged if
-    every member has.
+    over all runs, and the trace, which then also tells the member, holds one run after the other.
     """
     if len(runs) == 1:
         return runs[0]
@@ -367,10 +364,7 @@ class Trial(NamedTuple):
 
 
 def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
-    """The plan with the annealing, and the sweeps, that predict entries left out best; and how it was tried.
-
-    A fit that ends before a trial would is not tried: what it would say then is no judgement.
-    """
+    """The plan with the annealing, and the sweeps, that predict entries left out best; and how it was tried, if so."""
     problem, anneal = plan.problem, plan.engine.settings.get_params().get("anneal", 0)
     if plan.options.max_iter < anneal + QUICK_SWEEPS or problem.fixed is not None:
         return plan, None
@@ -407,11 +401,9 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
 
 
 def balanced(rows: np.ndarray, problem: Problem, engine: Engine) -> np.ndarray:
-    """The rows of a quick fit for another method, each component of the same size in all its modes.
-
-    A learned prior says too much of rows far below 1. Components that the quick fit does not use are 0 where they could
-    grow again: on labels Laplace's log loss was 0.65 with them, 0.56 without, that of a constant 0.69.
-    """
+    """The rows of a quick fit for another method, each component of the same size in all its modes."""
+    # a learned prior says too much of rows far below 1. Components that the quick fit does not use are 0 where they
+    # could grow again: on labels Laplace's log loss was 0.65 with them, 0.56 without, that of a constant 0.69
     free = problem.every_free
     if engine.method.capabilities.regrows:
         rows = rows.copy()
@@ -422,11 +414,9 @@ def balanced(rows: np.ndarray, problem: Problem, engine: Engine) -> np.ndarray:
 
 
 def scored_few(plan: Plan) -> LeftOut | None:
-    """What one member of a plan of few entries, begun anew without some of them, says of these; None of others.
-
-    Of more entries a fit is tried beforehand (`tried`), which says it. Plans without a quick fit begin where they are
-    told to, which knows these entries, or at a prior that is not learned.
-    """
+    """What one member of a plan of few entries, begun anew without some of them, says of these; None of others."""
+    # of more entries `tried` says it; plans without a quick fit begin where they are told to, which knows these
+    # entries, or at a prior that is not learned
     place, problem, policy = held_out_places(plan.problem), plan.problem, plan.policy
     if not isinstance(policy, FromQuickFit) or not policy.quick_fits or not 0 < len(place) < THRESHOLDS.fewest:
         return None
@@ -461,10 +451,9 @@ def run_quick_fit(
 ) -> QuickResult | None:
     """What a quick fit finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
-    Of very many entries enough are fitted first; then a few sweeps over all refine that, and what all leave over is
-    searched once more. The search ends where entries that the fit was not given, at these places of the plan's
-    problem, gain no more; without any, where the bound does not. With such entries, sweeps over very many have the
-    columns alone that were found to be in use. None where it leaves the finite numbers, as wild counts can make it.
+    Of very many entries enough are fitted first; then a few sweeps over all refine that. The search ends where entries
+    that the fit was not given, at these places of the plan's problem, gain no more; without any, where the bound does
+    not. None where it leaves the finite numbers, as wild counts can make it.
     """
     again = quick.engine.with_settings(anneal=REFIT_ANNEAL)
 
@@ -532,11 +521,9 @@ def from_dispersion(problem: Problem, belief: Components) -> Problem:
 def run_quick_fit_to(
     others: Problem, quick: QuickFit, plan: Plan, place: np.ndarray | None = None
 ) -> QuickResult | None:
-    """What a quick fit to these entries finds (`run_quick_fit`); to their logs where most are large counts.
-
-    A large count holds its latent value where it is from the first sweep on, and components stay where they started.
-    Real values have a noise that begins as large as they are, and falls as components are found.
-    """
+    """What a quick fit to these entries finds (`run_quick_fit`); to their logs where most are large counts."""
+    # a large count holds its latent value where it is from the first sweep on, and components stay where they started;
+    # real values have a noise that begins as large as they are, and falls as components are found
     problem = with_entries_of(quick.problem, others)
     entries, likelihood = problem.entries, problem.likelihood
     of_rates = likelihood.is_of_rates and not quick.engine.method.lacks(GAUSSIAN)  # those of zeros say nothing
@@ -564,11 +551,9 @@ MANY = 50_000
 
 
 def run_quick_fits(plan: Plan, place: np.ndarray) -> list[QuickResult]:
-    """Every quick fit of a plan that stays finite, those of fewer columns first, without the entries at these places.
-
-    The one of all columns is run where it is likely to be the best: columns that others do not have say much, or say
-    what others leave over.
-    """
+    """Every quick fit of a plan that stays finite, those of fewer columns first, without entries at these places."""
+    # the one of all columns is run where it is likely to be the best: columns that others do not have say much, or say
+    # what others leave over
     others, quick_fits = problem_in_memory(plan.problem, place), plan.policy.quick_fits
     many = number_telling(others) >= MANY
     results: list[QuickResult] = []

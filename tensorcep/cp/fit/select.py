@@ -54,10 +54,7 @@ def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> Plan:
 
 
 def select(draft: Draft) -> Plan:
-    """The plan of a fit, after what entries left out tell: where noise differs, the power of values, and the columns.
-
-    Each is tried by mean-field fits only where it was left open; no random number is drawn from the estimator's.
-    """
+    """The plan of a fit, after what entries left out tell of what was left open: noise, power of values, columns."""
     draft = with_best_columns(with_best_power(with_best_noise(draft)))
     plan, chosen, known = plan_of(draft, draft.chosen), draft.chosen, draft.facts
     described = known["_features"] or known["_series"]
@@ -185,8 +182,7 @@ def narrower(spec: FitSpec, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
 def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int]) -> Chosen | None:
     """The same fit with twice the components, where that many entries fall on a row on average.
 
-    A tensor can have more components than its modes have rows, a matrix cannot. For methods that are not harmed by more
-    columns than the data need.
+    A tensor can have more components than its modes have rows, a matrix cannot.
     """
     rank, robust = 2 * chosen.rank, METHODS[chosen.method].capabilities.robust
     if not (robust and is_auto(spec.rank) and len(shape) > 2):
@@ -198,10 +194,8 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
 
 
 def needs_more_components(plan: Plan, wider: Plan) -> bool:
-    """Whether a fit uses most of its components, and more of them predict entries that were left out better.
-
-    That is asked of quick fits of components alone, where there are such. They are not given a tenth of the entries.
-    """
+    """Whether a fit uses most of its components, and more of them predict entries that were left out better."""
+    # asked of quick fits of components alone, where there are such
     place = held_out_places(plan.problem)
     if len(place) < THRESHOLDS.fewest:
         return False
@@ -298,10 +292,7 @@ FITS = 2
 
 
 def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int:
-    """Which problem predicts left out entries best; the first of few entries, or where chance could do it.
-
-    All are of the same entries, in the same order. `how` are tolerance and threads of the engine's fits.
-    """
+    """Which problem of the same entries predicts left out ones best; the first of few, or where chance could do it."""
     if len(problems) == 1:
         return 0
     method, settings = engine

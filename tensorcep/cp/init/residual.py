@@ -36,10 +36,7 @@ WIDE, LEAST_WIDE = 40, 10_000
 
 
 def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Executor = ALONE) -> Problem:
-    """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest.
-
-    `spare` is the size of the columns that the data do not show (see `spectral_start`).
-    """
+    """The problem with a start from the data; `spare` is the size of the columns that these do not show."""
     told = of_telling(problem)
     entries, start, free = told.entries, np.array(problem.start), problem.every_free
     coords, every = all_coords(entries), modes_of_products(free)
@@ -80,13 +77,10 @@ def modes_of_products(free: np.ndarray) -> np.ndarray:
 def with_more_components(
     problem: Problem, fitted: Components, thorough: bool = True, executor: Executor = ALONE
 ) -> Problem | None:
-    """The problem with a start at a fit's means, where its weakest columns hold what it has left over.
-
-    `thorough`: whether a search that shows nothing is made again in pairs of modes, and with more eigenvectors.
-
-    None where nothing stronger is found than the columns that would make room. Against less noise, spectra show what
-    was hidden beside stronger components; a column that started empty has followed the noise.
-    """
+    """The problem with a start at a fit's means, where its weakest columns hold what it leaves over; None if weaker."""
+    # against less noise, spectra show what was hidden beside stronger components; a column that started empty has
+    # followed the noise. A thorough search that shows nothing is made again in pairs of modes, and with more
+    # eigenvectors
     entries, free, start = problem.entries, problem.every_free, fitted.mean[0].copy()
     every = modes_of_products(free)
     columns = np.flatnonzero(free[every].all(axis=0))
@@ -112,10 +106,8 @@ def with_more_components(
 
 
 def _sizes(N: int, K: int) -> tuple[int, ...]:
-    """Eigenvectors of each mode in searches for what is left over: more where fewer show nothing.
-
-    A component that is hardly stronger than noise is spread over many of them.
-    """
+    """Eigenvectors of each mode in searches for what is left over: more where fewer show nothing."""
+    # a component that is hardly stronger than noise is spread over many of them
     return (MIN_SIZE, WIDE) if K > 2 and N >= LEAST_WIDE and most_vectors(N, K) >= WIDE else (MIN_SIZE,)
 
 
@@ -152,10 +144,7 @@ def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> n
 
 
 def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, executor: Executor = ALONE) -> float:
-    """The largest share of the values' variance that columns which belong to the modes `free` (K, n) surely explain.
-
-    With row means, of what these leave over.
-    """
+    """The largest share of the values' variance, or of what rows leave, that columns of modes `free` (K, n) explain."""
     problem, least = of_telling(problem), 0.0
     coords = all_coords(problem.entries)
     rest = working_values(problem) if rows is None else _left_over(problem, rows, executor)
@@ -199,10 +188,7 @@ def _left_over(problem: Problem, rows: np.ndarray, executor: Executor) -> np.nda
 
 
 def working_values(problem: Problem, f: np.ndarray | None = None) -> np.ndarray:
-    """What values say of what the rows say, by one step of Fisher's scoring from f: of real values the values.
-
-    Without f the step is from the constant that fits best.
-    """
+    """What values say of what the rows say, by one step of Fisher's scoring from f, or the constant that fits best."""
     entries, likelihood, n = problem.entries, problem.likelihood, len(problem.entries.permutation)
     d1, constant, score, information = np.empty(n), 0.0, 0.0, 1.0
     for step in range(1 if f is not None else SCORING_STEPS):

@@ -35,8 +35,7 @@ STARTS, TRIAL_SWEEPS, KEPT = 8, 20, 2
 def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
     """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares.
 
-    The penalty, equal for all modes, sends components that are weaker than it allows to zero. The best of several
-    random starts is returned (see above).
+    The penalty, equal for all modes, sends components that are weaker than it allows to zero.
     """
     size = float((core * core).sum())
     scale = (size / rank) ** (0.5 / core.ndim)
@@ -58,11 +57,9 @@ def khatri_rao(factors: list[np.ndarray]) -> np.ndarray:
 
 
 def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float, sweeps: int) -> np.ndarray:
-    """Let all starts, factors [(n, r_k, rank)], descend in place for so many sweeps; gives what each loses in the end.
-
-    They go side by side, because steps of small matrices take no longer for all of them than for one. Threads that
-    share them wait for Python's lock longer than they gain.
-    """
+    """Let starts, factors [(n, r_k, rank)], descend in place for so many sweeps; gives what each loses in the end."""
+    # side by side, because steps of small matrices take no longer for all of them than for one; threads that share them
+    # would wait for Python's lock longer than they gain
     unfolded = [np.moveaxis(core, k, 0).reshape(core.shape[k], -1) for k in range(core.ndim)]
     size, ridge = float((core * core).sum()), penalty * np.eye(factors[0].shape[-1])
     losses = np.full(len(factors[0]), np.inf)
@@ -99,11 +96,9 @@ def penalty_of(n_numbers: int, N: int, K: int) -> float:
 def regress(
     factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, sweeps: int, executor: Executor
 ) -> list[np.ndarray]:
-    """Sweeps of regressions of each mode on the others.
-
-    All rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows say;
-    so a sweep costs N R additions, and no row with few entries runs away.
-    """
+    """Sweeps of regressions of each mode on the others."""
+    # all rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows
+    # say: a sweep costs N R additions, and no row with few entries runs away
     N, K = coords.shape
     rank = factors[0].shape[1]
     count = [np.maximum(np.bincount(coords[:, k], minlength=len(factors[k])), 1)[:, None] for k in range(K)]
@@ -187,25 +182,10 @@ def spectral_start(
     """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
 
     Of constant values, and of few entries, no component is found. Equal seeds give equal bits, whatever the number of
-    threads.
-
-    Parameters
-    ----------
-    coords : (N, K) int
-    values : (N,) float64
-        In the units of the latent value f; their mean is taken off.
-    shape, rank, seed
-    spare : float, default=0.1
-        Standard deviation of the columns that the data do not show, and of rows without entries, as a share of that of
-        factors whose product has the standard deviation of the values.
-    least_size : int, default=20
-        Eigenvectors of each mode, where `rank` is not more.
-    pairs : bool, default=True
-        Whether pairs of modes are searched where unfoldings of 10,000 entries and more show nothing.
-    starts : bool, default=True
-        Whether many quick starts are tried where spectra of a few thousand entries show nothing.
-    executor : Executor, optional
-        Who does what grows with the entries; by default one thread.
+    threads. `values` (N,) are in the units of the latent value f; columns that the data do not show, and rows without
+    entries, have the standard deviation `spare` beside factors whose product has that of the values. `least_size`:
+    eigenvectors of each mode, where `rank` is not more; `pairs`: whether pairs of modes are searched where unfoldings
+    of 10,000 entries and more show nothing; `starts`: whether many quick starts are tried where a few thousand do.
     """
     rng = np.random.default_rng(seed)
     centred = values - (values.mean() if len(values) else 0.0)
@@ -246,8 +226,7 @@ def _best_components(
     """Factors from some entries, the strength of each and the correlation reached on the others.
 
     Where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
-    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well. Of few
-    entries many quick starts may find one where no spectrum does (`tensorcep.cp.init.multistart`).
+    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
     """
     N, K = search.coords.shape
     size = max(1, min(max(search.rank, least_size), most_vectors(N, K)))
@@ -321,10 +300,8 @@ def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor)
 
 
 def _spread_out(search: Search, factors: list[np.ndarray]) -> list[np.ndarray]:
-    """Those components whose mean square over the entries that shaped them is what their rows promise, 1, or near it.
-
-    One that sits on the rows of a single large value lies far above it there, and explains nothing but that value.
-    """
+    """Components whose mean square over the entries that shaped them is what their rows promise, 1, or near it."""
+    # one on the rows of a single large value lies far above it there, and explains nothing but that value
     squares, R = [np.zeros(0)], factors[0].shape[1]
     for some in np.array_split(np.arange(R), max(1, -(-R // COLUMNS))):
         z = _products([factor[:, some] for factor in factors], search.coords, search.executor)
@@ -334,11 +311,9 @@ def _spread_out(search: Search, factors: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _strengths(search: Search, factors: list[np.ndarray]) -> tuple[np.ndarray, float]:
-    """Least-squares weight of each component on entries that did not shape it, and the correlation reached.
-
-    Components enter one by one, the one that explains most first, while it is surely above noise, and
-    at most as many as the rank; the weight of the others is 0.
-    """
+    """Least-squares weight of each component on entries that did not shape it, and the correlation reached."""
+    # components enter one by one, the one that explains most first, while it is surely above noise, and at most as many
+    # as the rank; the weight of the others is 0
     strength, (coords, values) = np.zeros(factors[0].shape[1]), search.held
     z = _products(factors, coords, search.executor)
     norm = np.sqrt((z**2).sum(0))

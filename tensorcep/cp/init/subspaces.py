@@ -108,10 +108,8 @@ def _mode_basis(
 
 
 def _cells(coords: np.ndarray, modes: list[int], keys: list[int]) -> np.ndarray:
-    """A number (N,) uint64 for the cell of each entry in these modes.
-
-    The sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64.
-    """
+    """A number (N,) uint64 for the cell of each entry in these modes."""
+    # the sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64
     key = np.zeros(len(coords), dtype=np.uint64)
     for k, odd in zip(modes, keys, strict=True):
         key += coords[:, k].astype(np.uint64) * np.uint64(odd)
@@ -119,10 +117,8 @@ def _cells(coords: np.ndarray, modes: list[int], keys: list[int]) -> np.ndarray:
 
 
 def _unfolding(cells: np.ndarray, values: np.ndarray, row: np.ndarray, n_seen: int) -> csr_matrix:
-    """The sparse matrix of rows and cells of the other modes.
-
-    Columns of a single entry, which add to the diagonal alone, are left out.
-    """
+    """The sparse matrix of rows and cells of the other modes."""
+    # columns of a single entry, which add to the diagonal alone, are left out
     column = pd.factorize(cells)[0]
     shared = np.bincount(column)[column] > 1
     column, names = pd.factorize(column[shared])
@@ -130,11 +126,9 @@ def _unfolding(cells: np.ndarray, values: np.ndarray, row: np.ndarray, n_seen: i
 
 
 def _leading(A: csr_matrix, size: int, start: np.ndarray | None, executor: Executor) -> np.ndarray:
-    """Eigenvectors (n, r) of A A' without its diagonal for its largest, positive eigenvalues, r <= `size`.
-
-    Rayleigh-Ritz in a block Krylov space, whose cost is known beforehand, from a start (n, BLOCK); in that of all rows
-    where there is none.
-    """
+    """Eigenvectors (n, r) of A A' without its diagonal for its largest, positive eigenvalues, r <= `size`."""
+    # Rayleigh-Ritz in a block Krylov space, whose cost is known beforehand, from a start (n, BLOCK); in that of all
+    # rows where there is none
     n = A.shape[0]
     to_rows, to_cells = _product(A, executor), _product(A.T.tocsr(), executor)
     diagonal = np.asarray(A.multiply(A).sum(1)).reshape(-1, 1)
@@ -195,10 +189,8 @@ def _krylov(times: Callable[[np.ndarray], np.ndarray], block: np.ndarray, steps:
 def core_tensor(
     bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray, executor: Executor = ALONE
 ) -> np.ndarray:
-    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K).
-
-    Row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries.
-    """
+    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K)."""
+    # row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries
     sizes: list[int] = [basis.shape[1] for basis in bases]
     last = int(np.argmin([len(basis) for basis in bases]))
     others = [k for k in range(len(bases)) if k != last]

@@ -163,8 +163,7 @@ def rows_of_keys(
 ) -> tuple[np.ndarray, tuple[dict[Any, int] | None, ...]]:
     """Rows (N, K) of the entries of a batch, and per mode the rows of the labels that `keys` does not have yet.
 
-    `names` are those of the model's modes: a batch may bring them in another order. Other modes are refused, labels and
-    indices that do not fit, labels of another kind, and an index outside the shape.
+    `names` are those of the model's modes: a batch may bring them in another order.
     """
     chosen = matching_modes(names, batch.names)
     coords, given = batch.coords[:, chosen], [batch.keys[k] for k in chosen]

@@ -84,8 +84,7 @@ def described(
 ) -> Described:
     """The rows of a fit with this parameter `prior`; no designs where it gives no features, no clocks without series.
 
-    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss. A mode
-    that is not known, or that features, series or graph do not fit, is refused.
+    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss.
     """
     if knows_rows(prior) is None:
         return Described(shape, tuple(labels), (), ())
@@ -119,10 +118,7 @@ def rows_among(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 def warn_of_new_rows(designs: Designs, seen: Sequence[np.ndarray], coords: np.ndarray, names: Sequence[Any]) -> None:
-    """Say of a batch (N, K) how many of the rows that had no entries before have no features, where most have none.
-
-    `seen` tells of each mode which rows (n_k,) bool had some.
-    """
+    """Say how many new rows of a batch (N, K), `seen` (n_k,) bool not, have no features, where most have none."""
     for k, design in enumerate(designs):
         if design is None:
             continue
@@ -170,10 +166,7 @@ def check_no_deviations(belief: Components, what: str, k: int | None = None) -> 
 
 
 def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None]) -> int:
-    """How many pairs of a row and a time occur among entries (N, K).
-
-    Refused if no row has entries at two times: its deviations cannot be told.
-    """
+    """How many pairs of a row and a time occur among entries (N, K); refused where no row has two."""
     pairs = np.unique(coords[:, [local.row, local.along]], axis=0)
     if len(pairs) == len(np.unique(pairs[:, 0])):
         names = names_of(labels)

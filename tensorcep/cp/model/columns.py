@@ -26,10 +26,7 @@ CLAMPED = 1e12
 
 
 def parts_of(interactions: Any, rank: int) -> dict[str, int]:
-    """Number of columns of each part: per mode ("main"), per pair of modes ("pair"), of all modes ("cp").
-
-    `interactions`, a known word or a dict of explicit ranks, is checked.
-    """
+    """Number of columns of each part: of a mode ("main"), a pair ("pair"), all ("cp"); `interactions` is checked."""
     if isinstance(interactions, dict):
         for name in interactions:
             check_choice("a key of interactions", name, PARTS)
@@ -136,8 +133,7 @@ class FreeColumns(NamedTuple):
     def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
         """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order.
 
-        `columns` are (n,) for products of means, and (n, 2) for products of second moments; `places` has an item for
-        every mode.
+        `columns` are (n,) for products of means, (n, 2) for products of second moments; `places` has an item per mode.
         """
         lines = []
         for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
@@ -204,10 +200,8 @@ def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
 
 
 def free_problem(problem: Problem) -> Problem:
-    """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
-
-    The prior must not couple free and clamped columns.
-    """
+    """The problem in the free columns of every mode, which its prior must not couple with clamped ones."""
+    # a mode with fewer of them gets columns that the data never touch
     free = problem.free
     if free is None:
         return problem

@@ -40,10 +40,8 @@ class Entries(NamedTuple):
 
 
 def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Entries:
-    """Sort entries by coordinate, stably, and lay them out in lanes.
-
-    Sorting makes rows of the first mode local in memory, and the result independent of the order of the input.
-    """
+    """Sort entries by coordinate, stably, and lay them out in lanes."""
+    # so that rows of the first mode are local in memory, and the result does not depend on the order of the input
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
     lines = number_lines(coords, n_blocks * LANES - n)
@@ -90,10 +88,7 @@ class EntriesByRow(NamedTuple):
 def entries_by_row(
     entries: Entries, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:
-    """Sort the entries by row, once for every mode; those at the places `late` come last in their rows.
-
-    They are listed by their places, or by their values.
-    """
+    """Sort entries by row, once for every mode, those at places `late` last in rows; listed by places, or values."""
     n, K = len(entries.permutation), entries.rows.shape[1]
     entry, value = np.empty(0 if values else K * n, dtype=np.int32), np.empty(K * n if values else 0)
     others, is_late = np.empty((K * n, K - 1), dtype=np.int32), np.zeros(n, dtype=np.uint8)

@@ -134,10 +134,8 @@ def _all_columns(entries: Entries, mean: np.ndarray) -> np.ndarray:
 def move_latent(
     f: np.ndarray, entries: Entries, mean: np.ndarray, executor: Executor, weight: np.ndarray | None = None
 ) -> float:
-    """Move latent values f, as of `latent_of_entries`, to other row means; gives their `relative_change`.
-
-    Some move at a time, so that there is no second array of all. Each counts by its weight, if they have some.
-    """
+    """Move latent values f, as of `latent_of_entries`, to other row means; gives their `relative_change`."""
+    # some move at a time, so that there is no second array of all
     n, blocks = f.size, [(a // LANES, b // LANES) for a, b in leaves(f.size)]
     room, squares, moves = np.empty((max((b - a for a, b in blocks), default=0), LANES)), [], []
     groups = _all_columns(entries, mean)

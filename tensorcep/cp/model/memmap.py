@@ -48,10 +48,7 @@ def value_offset(likelihood: Likelihood) -> float:
 
 
 def row_pieces(start: np.ndarray, first: int, last: int, offset: int = 0, align: int = 1) -> Iterator[tuple[int, int]]:
-    """Cuts of the rows first:last, counted from `offset`, with about READ entries between them.
-
-    They lie at multiples of `align`, counted from `offset` too.
-    """
+    """Cuts of the rows first:last, at multiples of `align` from `offset`, with about READ entries between them."""
     a = first
     while a < last:
         b = int(np.searchsorted(start, start[offset + a] + READ, side="right")) - 1 - offset
@@ -143,10 +140,7 @@ def pieces(n: int) -> Iterator[slice]:
 
 
 def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> Entries:
-    """As `tensorcep.cp.model.entries.pack_entries`, of values (N,) on scratch, where the entries lie too.
-
-    ValueError is raised if a cell occurs twice that may not.
-    """
+    """As `entries.pack_entries`, of values (N,) on scratch, where entries lie too; ValueError if a cell is there twice."""
     n, order, room = len(y), len(shape), room_of(y)
     first, n_blocks = offsets(shape), -(-n // LANES)
     place = room.empty(n, np.int32 if n < np.iinfo(np.int32).max else np.int64)
@@ -211,11 +205,9 @@ def _place_keys(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.nda
 def by_row_of(
     problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:
-    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`.
-
-    Those on scratch are listed once. From their values the likelihood has taken something: they are listed with it, as
-    float32, where that loses nothing (`StoredTargets` gives them back).
-    """
+    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`."""
+    # those on scratch are listed once; with what the likelihood took from their values, as float32, where that loses
+    # nothing (`StoredTargets` gives them back)
     entries = problem.entries
     room = room_of(entries.y)
     if not isinstance(room, Scratch):

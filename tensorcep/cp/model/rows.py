@@ -327,10 +327,8 @@ def _of_series(series: Chained, first: int, rows: RowState, found: Marginals | N
 def with_unseen_rows(
     rows: RowState, problem: Problem, now: Conditional, found: tuple[Marginals | None, ...]
 ) -> RowState:
-    """The rows as a result: without entries they are as unsure as what was learned of their features, too.
-
-    In q such a row has the expected prior. New data would see it through the law of that prior.
-    """
+    """The rows as a result: without entries they are as unsure as what was learned of their features, too."""
+    # in q such a row has the expected prior; new data would see it through the law of that prior
     if now.modes is None:
         return rows
     Lam, eta = rows.Lam, rows.eta

@@ -58,10 +58,8 @@ def known_at(problem: Problem, places: np.ndarray) -> np.ndarray | float:
 def plain_values(
     y: np.ndarray, likelihood: Likelihood, extent: np.ndarray | None, weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """What counts y (N,) tell of those at the mean exposure; of trials, the share of successes, within (0, 1).
-
-    Of an exposure below the mean the count is filled up with as many as the mean, by weights (N,), expects.
-    """
+    """What counts y (N,) tell of those at the mean exposure; of trials, the share of successes, within (0, 1)."""
+    # of an exposure below the mean the count is filled up with as many as the mean, by weights (N,), expects
     if extent is None:
         return y
     if likelihood.extent == "trials":
@@ -120,11 +118,9 @@ def sampled_columns(source: StoredColumns, y: np.ndarray) -> tuple[np.ndarray, n
 
 
 def enough_entries(problem: Problem) -> Problem | None:
-    """The problem of those of very many entries that are enough to find what is there; None where over half would be.
-
-    A label says as much as p (1 - p) is beside 1/4, of the share of ones p; a count as much as its mean, or as a real
-    value.
-    """
+    """The problem of enough of very many entries to find what is there; None where over half would be."""
+    # a label says as much as p (1 - p) is beside 1/4, of the share of ones p; a count as much as its mean, or as a real
+    # value
     n = len(problem.entries.permutation)
     y, observes = problem.entries.y.ravel()[:n], problem.likelihood.observes
     says = 1.0

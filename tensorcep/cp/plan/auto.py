@@ -89,8 +89,8 @@ def choose(
 ) -> Chosen:
     """What a fit to so many entries is to be; `streaming`: to the first ones of a stream.
 
-    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored` says
-    that the entries lie on scratch, `wild` that one alone could decide the fit.
+    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored`: the
+    entries lie on scratch, `wild`: one alone could decide the fit.
     """
     usual = stream_rank(spec, n_entries, shape) if streaming else rank_for(n_entries, shape)
     rank, asked = given_int("rank", spec.rank, usual), spec.asked
@@ -207,10 +207,8 @@ def sampler_sweeps(n_entries: int, name: str, likelihood: Likelihood) -> int:
 def options_of(
     spec: FitSpec, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool
 ) -> Iterator[tuple[Settings, int]]:
-    """Settings and rank of a fit, best first: with fewer columns, then by a method that takes less memory, if "auto".
-
-    A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
-    """
+    """Settings and rank of a fit, best first: if "auto" with fewer columns, then by a method of less memory."""
+    # a sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none
     name, settings = checked_method(spec.method)
     fewer = range(rank, min(rank, RANKS[0]) - 1, -1) if is_auto(spec.rank) and not streaming else range(rank, rank + 1)
     if name != "auto" or streaming or spec.revisit:
@@ -239,11 +237,7 @@ def options_of(
 def with_numbers(
     settings: Settings, likelihood: str, learned: bool, max_iter: int, most_draws: float = np.inf
 ) -> Settings:
-    """The settings with a number for whatever is "auto" in them.
-
-    `learned` says whether the prior is learned as a whole (prior="learned"), `most_draws` how many draws of every chain
-    there is room for.
-    """
+    """The settings with numbers for "auto"; `learned`: prior="learned"; `most_draws`: for which there is room."""
     if isinstance(settings, Sampler):
         return settings.for_sweeps(max_iter, most_draws)
     values, numbers, default = settings.get_params(), {}, DEFAULTS.get(likelihood, OTHERWISE)

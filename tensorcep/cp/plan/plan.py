@@ -31,10 +31,7 @@ class Engine(NamedTuple):
 
 
 class QuickFit(NamedTuple):
-    """A mean-field fit from the spectra of the data that goes before another: of all columns, or of some.
-
-    It has the name of its columns; `columns` (Q,) int64 are those of the plan that are the problem's.
-    """
+    """A mean-field fit from the spectra of the data that goes before another: of all columns, or of some."""
 
     name: str
     engine: Engine

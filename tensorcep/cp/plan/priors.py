@@ -63,10 +63,8 @@ def first_rows(
     given: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given.
-
-    Products at a common mean would all get the same messages, and at the prior mean zero no messages at all.
-    """
+    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given."""
+    # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
     start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
     if given is not None:
         return np.where(of_rows, given, start)

@@ -74,10 +74,7 @@ class EntryTheta(NamedTuple):
         return np.where((index >= 0) & (index < m), index, m)
 
     def shape_of(self, rows: np.ndarray) -> np.ndarray | None:
-        """Shape of the Gamma law of mean one of what multiplies the parameter of entries at packed rows (n, K), (C, n).
-
-        None where it is 1: noise is the same everywhere, or known in every row.
-        """
+        """Shape (C, n) of the Gamma law of mean one of what multiplies the parameter at rows (n, K); None where 1."""
         if self.uneven is None:
             return None
         if self.mode is None:
