@@ -172,13 +172,10 @@ class HeldOut(NamedTuple):
 
 
 class HeldNoise(NamedTuple):
-    """Of noise that differs: what multiplies the precisions of the entries left out (C, n), as far as it is known.
+    """Noise that differs."""
 
-    Where each entry has a factor `shape` (C, 1) is that of the factors' law; else None.
-    """
-
-    factor: np.ndarray
-    shape: np.ndarray | None
+    factor: np.ndarray  # (C, n), what multiplies the precisions of the entries left out, as far as it is known
+    shape: np.ndarray | None  # (C, 1), of the factors' law where each entry has one; else None
 
 
 EVEN_NOISE = HeldNoise(np.ones(1), None)
@@ -283,16 +280,13 @@ def log_likelihoods(
 
 
 class ChainsDrawn(NamedTuple):
-    """Chains after a sweep of the burn-in: rows (C, n_rows, R), and the draws of parameters in each of C chains.
-
-    `even`: noise is taken to be the same everywhere.
-    """
+    """Chains after a sweep of the burn-in."""
 
     sweep: int
-    rows: np.ndarray
+    rows: np.ndarray  # (C, n_rows, R)
     parameters: tuple[Parameter[Any], ...]
-    draws: tuple[tuple[Any, ...], ...]
-    even: bool
+    draws: tuple[tuple[Any, ...], ...]  # of the parameters, in each of C chains
+    even: bool  # whether noise is taken to be the same everywhere
 
 
 def learn_from_held(

@@ -44,7 +44,6 @@ from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.parameters.scale_mixture import GroupSums, fitted, student_logpdf
-from tensorcep.likelihoods.parameters.thresholds import Levels
 from tensorcep.priors.base import RowPrior
 from tensorcep.priors.ou_process import constant_lines
 
@@ -174,10 +173,17 @@ def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
     if likelihood.levels is not None:
-        return _beside_levels(held, likelihood.levels, problem)
+        if _main_column(problem.free) is None:
+            return held
+        link = "logit" if likelihood.levels.logistic else "probit"
+        shares = shares_of(telling_values(problem, held.place)[0], likelihood.levels.n)  # of entries not left out
+        record = ordinal(link, shares)
+        law = ConstantLaw(constant_of(link, shares), record.default_theta)
+        held = _beside_law(held, law, problem._replace(likelihood=record))
+        return held._replace(constant_theta=record.levels.start) if record.levels is not None else held
     if likelihood.observes == "labels" or likelihood.censored or likelihood.is_of_rates:
-        law = _law_of_others(held, problem)
-        return held if law is None else _beside_law(held, law, problem)
+        others = _law_of_others(held, problem)
+        return held if others is None else _beside_law(held, others, problem)
     y = held.y if len(held.y) >= THRESHOLDS.fewest else telling_values(problem)[0]  # too few do not tell their square
     law = ConstantLaw(0.0, 1.0 / max(float(np.mean(y**2)), TINY))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
@@ -210,18 +216,6 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
 
 
-def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
-    """Beside the shares of the levels among the entries that were not left out."""
-    if _main_column(problem.free) is None:
-        return held
-    link = "logit" if levels.logistic else "probit"
-    shares = shares_of(telling_values(problem, held.place)[0], levels.n)
-    record = ordinal(link, shares)
-    law = ConstantLaw(constant_of(link, shares), record.default_theta)
-    found = _beside_law(held, law, problem._replace(likelihood=record))
-    return found._replace(constant_theta=record.levels.start) if record.levels is not None else found
-
-
 def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if problem.likelihood.is_of_rates else None)
     own: Any = held.weights
@@ -234,20 +228,14 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
         most = 1.0 - 1.0 / (len(held.y) + 1.0)
         return _mix(held, min(share, most), nothing, law, most)
     if problem.likelihood.censored:
-        share = min(share, _slope_beside_limit(held, law, problem.likelihood))
+        # log scores gain, too, where draws with noise of many sizes have longer tails than the constant's
+        likelihood: Any = problem.likelihood
+        noise = float(np.average(held.noise, weights=own if held.alive.size else None))
+        mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(len(held.y), 1.0 / noise))
+        flat, _ = likelihood.predict(*(np.full(len(held.y), number) for number in (law.f, 0.0, law.theta)))
+        y, mean = likelihood.back(held.y) - flat, mean - flat
+        share = min(share, 1.0 if beyond_chance(y**2 - (y - mean) ** 2) else slope_of(y, mean))
     return _mix(held, share, nothing, law)
-
-
-def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Any) -> float:
-    """The share of predictions beside the constant that counts, where a limit cuts off; 1 if better beyond chance."""
-    # log scores gain, too, where draws with noise of many sizes have longer tails than the constant, which is normal
-    n, own = len(held.y), held.weights if held.alive.size else None
-    noise = float(np.average(held.noise, weights=own))
-    mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(n, 1.0 / noise))
-    nothing, _ = likelihood.predict(np.full(n, law.f), np.zeros(n), np.full(n, law.theta))
-    y, mean = likelihood.back(held.y) - nothing, mean - nothing
-    gain = y**2 - (y - mean) ** 2
-    return 1.0 if beyond_chance(gain) else slope_of(y, mean)
 
 
 def _mix(

@@ -119,7 +119,15 @@ class Standing(NamedTuple):
     ) -> Standing:
         """The standing after entries, with extents and weights if they have some: those that tell are judged."""
         if weight is not None:
-            return self._after_weighted(likelihood, values, predicted, extent, weight)
+            # which may all be light beside those before them
+            before = self.extent or float(self.seen)
+            told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
+            own, said = None if extent is None else extent[told], None if predicted is None else predicted.at(told)
+            judged = self.after(likelihood, values[told], said, own) if told.any() else self
+            each = weight * (1.0 if extent is None else extent)
+            total = before + float(each.sum())
+            mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
+            return judged._replace(mean=mean, extent=total)
         each = np.ones(len(values)) if extent is None else extent
         seen, total = self.seen + len(values), (self.extent or float(self.seen)) + float(each.sum())
         mean = self.mean + float(np.sum(values - self.mean * each)) / total
@@ -144,25 +152,6 @@ class Standing(NamedTuple):
             return found
         before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
         return found._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
-
-    def _after_weighted(
-        self,
-        likelihood: Likelihood,
-        values: np.ndarray,
-        predicted: Predicted | None,
-        extent: np.ndarray | None,
-        weight: np.ndarray,
-    ) -> Standing:
-        """The same of entries with weights (N,), which may all be light beside those before them."""
-        before = self.extent or float(self.seen)
-        told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
-        own = None if extent is None else extent[told]
-        said = None if predicted is None else predicted.at(told)
-        judged = self.after(likelihood, values[told], said, own) if told.any() else self
-        each = weight * (1.0 if extent is None else extent)
-        total = before + float(each.sum())
-        mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
-        return judged._replace(mean=mean, extent=total)
 
     @property
     def share(self) -> float:

@@ -37,10 +37,9 @@ from tensorcep.cp.model.subsets import (
     telling_values,
 )
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, with_doubt
+from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate
 from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.targets.base import Target
-from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
 
 # Variance of latent values that a Gaussian posterior of few entries lacks, by what it says of entries left out.
@@ -131,7 +130,10 @@ def with_calibrated(
     belief = fitted.belief
     own = latent(belief, rows_of(plan.problem.entries, _spread_places(plan.problem)))[1].mean()
     wide = belief._replace(doubt=np.full(belief.size, doubt))
-    calibrated = fitted._replace(posterior=with_doubt(result.posterior, doubt), belief=wide)
+    found_by = result.posterior
+    members = [one._replace(doubt=doubt) for one in getattr(found_by, "members", (found_by,))]
+    posterior = Mixture(tuple(members)) if isinstance(found_by, Mixture) else members[0]
+    calibrated = fitted._replace(posterior=posterior, belief=wide)
     factor = float((own + doubt) / own)
     return calibrated, found._replace(widened=factor, n_widened_by=len(told.place))
 
@@ -233,6 +235,16 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
     likelihood, theta = state.predictive_at(place, problem)
+    # the share of the variance of new observations that lies between the halves of the chains
+    half, latents = draws.shape[1] // 2, draws + known_at(problem, place)
+    halves = np.concatenate([latents[:, :half], latents[:, -half:]])[:, :: -(-half // PREDICTED_DRAWS)]
+    each = np.broadcast_to(np.concatenate([theta, theta])[:, None], halves.shape)
+    mean, variance = likelihood.predict(halves.ravel(), np.zeros(halves.size), each.ravel())
+    mean, variance = mean.reshape(halves.shape), variance.reshape(halves.shape)
+    weights = weights / weights.sum()
+    share, of_halves = 0.5 * np.concatenate([weights, weights]), mean.mean(axis=1)
+    between = share @ (of_halves - share @ of_halves) ** 2
+    within = share @ (mean.var(axis=1) + variance.mean(axis=1))
     return {
         "n_chains": n_chains,
         "r_hat": found.max(),
@@ -240,25 +252,8 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
         "above_1_1": np.mean(found > 1.1),
         "effective_size": np.median(sizes),
         "least_effective_size": sizes.min(),
-        "disagreement": _disagreement(likelihood, theta, draws + known_at(problem, place), weights / weights.sum()),
+        "disagreement": float(between.mean() / (between + within).mean()),
     }
-
-
-def _disagreement(likelihood: Likelihood, theta: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> float:
-    """The share of the variance of new observations that lies between the halves of the chains.
-
-    Latent values are (C, D, n), the likelihood's parameter is (C, n), the weights of the chains are (C,).
-    """
-    half = draws.shape[1] // 2
-    halves = np.concatenate([draws[:, :half], draws[:, -half:]])[:, :: -(-half // PREDICTED_DRAWS)]
-    each = np.broadcast_to(np.concatenate([theta, theta])[:, None], halves.shape)
-    mean, variance = likelihood.predict(halves.ravel(), np.zeros(halves.size), each.ravel())
-    mean, variance = mean.reshape(halves.shape), variance.reshape(halves.shape)
-    share = 0.5 * np.concatenate([weights, weights])
-    of_halves = mean.mean(axis=1)
-    between = share @ (of_halves - share @ of_halves) ** 2
-    within = share @ (mean.var(axis=1) + variance.mean(axis=1))
-    return float(between.mean() / (between + within).mean())
 
 
 def _noise(result: Run) -> dict[str, Any]:
@@ -268,22 +263,20 @@ def _noise(result: Run) -> dict[str, Any]:
         if posterior.theta is None or not state.learns_precision:
             return {}
         sd = posterior.theta.ravel() ** -0.5
-        found = _noise_of(sd.mean(), sd.std(), "held-out" if state.own.told_noise else "sampled")
+        source = "held-out" if state.own.told_noise else "sampled"
+        found = {"noise_sd": sd.mean(), "noise_sd_error": sd.std(), "noise_source": source}
         if posterior.factors is None:
             return found
         precision = (posterior.theta[..., 0] * posterior.factors).reshape(-1, 1)
         zero = np.zeros_like(precision)
         return found | {"noise_half": float(mixture_quantile(0.75, zero, zero, precision)[0])}
     if isinstance(posterior, PointEstimate):
-        return {} if posterior.theta is None else _noise_of(posterior.theta**-0.5, None, "point")
+        return {} if posterior.theta is None else {"noise_sd": posterior.theta**-0.5, "noise_source": "point"}
     members = posterior.members if isinstance(posterior, Mixture) else (posterior,)
     noises = [member.noise for member in members if member.noise is not None]
     if not noises:
         return {}
     # to first order; 1 / tau has a relative standard deviation of a^-1/2
     sd, own = np.array([(noise.variance**0.5, 0.5 * noise.a**-0.5) for noise in noises]).T
-    return _noise_of(sd.mean(), np.sqrt(np.mean((sd * own) ** 2) + sd.var()), "approximate")
-
-
-def _noise_of(sd: float, error: float | None, source: str) -> dict[str, Any]:
-    return {"noise_sd": sd, "noise_sd_error": error, "noise_source": source}
+    error = np.sqrt(np.mean((sd * own) ** 2) + sd.var())
+    return {"noise_sd": sd.mean(), "noise_sd_error": error, "noise_source": "approximate"}

@@ -17,14 +17,14 @@ from tensorcep.core.arrays import LEAF, on_scratch
 from tensorcep.core.checks import check_flag, fail_value, warn_user
 from tensorcep.core.loop import Run, current_host
 from tensorcep.cp.fit.diagnostics import diagnose, with_calibrated
-from tensorcep.cp.fit.refit import Kept, fixed_fit, of_entries_left, warm_start
+from tensorcep.cp.fit.refit import FromMessages, Kept, fixed_fit, from_earlier, warm_start
 from tensorcep.cp.fit.run import last_change
 from tensorcep.cp.fit.select import plan_fit, select
 from tensorcep.cp.fitted.model import FitResult, FittedModel, rows_of_posterior
-from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, lines_among, warn_of_labels
+from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, lines_among
 from tensorcep.cp.inputs.side_information import lost_knowledge
 from tensorcep.cp.inputs.weights import weighted_entries
-from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import resolve
@@ -33,7 +33,7 @@ from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.io import are_files
-from tensorcep.entries.labels import Labels
+from tensorcep.entries.labels import Labels, why_not_stored
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame, column_apart, split_given, warn_of_modes
 from tensorcep.priors.fixed import Prior
@@ -138,7 +138,9 @@ def run_ready(
     messages may be kept to be divided out.
     """
     coords, values, _, labels = read.entries
-    warn_of_labels(labels)
+    for reason in (why_not_stored(found, k) for k, found in enumerate(labels)):
+        if reason is not None:
+            warn_user(f"{reason} Without that the fit goes on, but its model cannot be saved.", UserWarning)
     keeps = keeps and bool(getattr(plan.engine.settings, "keep_messages", False))
     if keeps:
         plan, start = plan.of_one_member(), start.of_one_member()
@@ -297,7 +299,12 @@ def refit_without(
     free, earlier = free_columns(fit.interactions, len(fit.shape)), fit.observation.facts
     left = Read((coords, held.values[~gone], *rows_left(fit, dropped)), None, None, {}, held.source)
     plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
-    begin = of_entries_left(plan, held, ~gone, start, free)
+    if held.state is None:
+        begin = from_earlier(plan, start, free)
+    elif free_problem(plan.problem).rank != held.state.rows.eta.shape[1]:  # it has not the columns of the messages
+        begin = plan
+    else:
+        begin = plan._replace(policy=FromMessages(plan.policy.starts, kept=held, left=~gone))
     result, tell = run_ready(spec, left, plan, begin, True, earlier, sampled=zeros)
     how = "messages divided out" if held.state is not None else "fitted again from the factors"
     record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(result.n_iter)}

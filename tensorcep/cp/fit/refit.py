@@ -22,7 +22,7 @@ from tensorcep.cp.fitted.predict import latent
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.engine import Messages, MessageState, latent_values, with_noise_messages
-from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
+from tensorcep.cp.methods import methods_with, refuse_unable
 from tensorcep.cp.model.columns import CLAMPED, free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, refresh_rows, rows_at_prior, with_seen_rows
@@ -36,11 +36,6 @@ from tensorcep.priors.base import conditional_of_modes, of_rows, per_row
 
 # Cells at which Gaussians are compared with the draws, and the share of the variance there that they may miss.
 COMPARED, MOST_LEFT = 2000, 0.1
-
-
-def must_be_summed_up(fit: FitResult) -> bool:
-    """Whether a model was fitted by a method that learns no streams."""
-    return fit.stream is None and not METHODS[fit.method].capabilities.streams
 
 
 def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> FitResult:
@@ -217,15 +212,6 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
     padded[: len(places)] = _by_entry(part)[places]
     new[:] = np.moveaxis(padded.reshape(len(like), LANES, *like.shape[1:-1]), 1, -1)
     return new
-
-
-def of_entries_left(plan: Plan, kept: Kept, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
-    """The plan of entries that are left, (N,) bool: from the messages, or the rows where there are none, or anew."""
-    if kept.state is None:
-        return from_earlier(plan, rows, free)
-    if free_problem(plan.problem).rank != kept.state.rows.eta.shape[1]:  # it has not the columns of the messages
-        return plan
-    return plan._replace(policy=FromMessages(plan.policy.starts, kept=kept, left=left))
 
 
 def from_earlier(plan: Plan, rows: np.ndarray, free: np.ndarray) -> Plan:

@@ -124,23 +124,17 @@ def used(sizes: np.ndarray) -> np.ndarray:
 
 def used_columns(problem: Problem, mean: np.ndarray, spare: int = 0) -> np.ndarray:
     """Main effects, the columns that row means say something in (`used`), and so many components beside these."""
-    free = problem.every_free
+    free, offsets = problem.every_free, problem.entries.offsets.tolist()
     main = free.sum(axis=0) == 1
-    sizes = strengths(problem, _without_constant(mean, main, problem))
+    if problem.free is not None:  # the constant in main effects, which levels have, is no component's rival
+        mean = mean.copy()
+        for own, (a, b) in zip(free, itertools.pairwise(offsets), strict=True):
+            mean[a:b, own & main] -= mean[a:b, own & main].mean(axis=0)
+    sizes = strengths(problem, mean)
     kept = main | used(sizes)
     others = np.flatnonzero(~kept & free.all(axis=0))
     kept[others[np.argsort(-sizes[others], kind="stable")[:spare]]] = True
     return np.flatnonzero(kept)
-
-
-def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> np.ndarray:
-    """Row means whose main effects are centred: the constant in them, which levels have, is no component's rival."""
-    if problem.free is None:
-        return mean
-    mean = mean.copy()
-    for own, (a, b) in zip(problem.free, itertools.pairwise(problem.entries.offsets.tolist()), strict=True):
-        mean[a:b, own & main] -= mean[a:b, own & main].mean(axis=0)
-    return mean
 
 
 def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, executor: Executor = ALONE) -> float:

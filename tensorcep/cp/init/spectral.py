@@ -48,14 +48,6 @@ def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Genera
     return [factor[0] for factor in factors]
 
 
-def khatri_rao(factors: list[np.ndarray]) -> np.ndarray:
-    """The columnwise Kronecker products: (n, prod r_k, rank) of n sets of factors."""
-    product = factors[0]
-    for factor in factors[1:]:
-        product = (product[:, :, None] * factor[:, None]).reshape(len(factor), -1, factor.shape[-1])
-    return product
-
-
 def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float, sweeps: int) -> np.ndarray:
     """Let starts, factors [(n, r_k, rank)], descend in place for so many sweeps; gives what each loses in the end."""
     # side by side, because steps of small matrices take no longer for all of them than for one; threads that share them
@@ -69,7 +61,10 @@ def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float, sweeps
         for k in range(core.ndim):
             others = here[:k] + here[k + 1 :]
             gram = np.prod([_gram(factor) for factor in others], axis=0)
-            right = unfolded[k] @ khatri_rao(others)
+            product = others[0]  # columnwise Kronecker products, (n, prod r_k, rank)
+            for factor in others[1:]:
+                product = (product[:, :, None] * factor[:, None]).reshape(len(factor), -1, factor.shape[-1])
+            right = unfolded[k] @ product
             here[k] = np.linalg.solve(gram + ridge, right.transpose(0, 2, 1)).transpose(0, 2, 1)
         squares = (gram * _gram(here[-1])).sum(axis=(1, 2))
         loss = 0.5 * (size - 2.0 * (right * here[-1]).sum(axis=(1, 2)) + squares)

@@ -21,7 +21,7 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.packing import offsets
 from tensorcep.cp.posterior.belief import Result
-from tensorcep.entries.labels import Labels, column_names, why_not_stored
+from tensorcep.entries.labels import Labels, column_names
 from tensorcep.entries.sparse_tensor import SparseTensor, frame_entries
 from tensorcep.entries.tables import as_frame, check_columns_not_in_index
 
@@ -87,14 +87,6 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
     if any(item is not None and n != m for item, n, m in zip(labels, wanted, found, strict=True)):
         fail_value(f"shape must equal that of the labelled tensor, {found}; got {wanted}.")
     return coords, values, wanted, labels
-
-
-def warn_of_labels(labels: Sequence[Labels | None]) -> None:
-    """Say before the work of a fit that a file would not take the labels of its rows."""
-    for k, found in enumerate(labels):
-        reason = why_not_stored(found, k)
-        if reason is not None:
-            warn_user(f"{reason} Without that the fit goes on, but its model cannot be saved.", UserWarning)
 
 
 def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:

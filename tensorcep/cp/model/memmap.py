@@ -140,7 +140,7 @@ def pieces(n: int) -> Iterator[slice]:
 
 
 def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> Entries:
-    """As `entries.pack_entries`, of values (N,) on scratch, where entries lie too; ValueError if a cell is there twice."""
+    """As `entries.pack_entries`, of values (N,) on scratch, where entries lie too; ValueError if a cell comes twice."""
     n, order, room = len(y), len(shape), room_of(y)
     first, n_blocks = offsets(shape), -(-n // LANES)
     place = room.empty(n, np.int32 if n < np.iinfo(np.int32).max else np.int64)

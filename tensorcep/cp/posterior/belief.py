@@ -364,13 +364,6 @@ def _doubts(members: Sequence[Posterior]) -> np.ndarray | None:
     return np.array(doubts) if len(doubts) == len(members) else None
 
 
-def with_doubt(result: Posterior | Mixture, doubt: float) -> Posterior | Mixture:
-    """The same with this doubt of latent values."""
-    if isinstance(result, Mixture):
-        return Mixture(tuple(member._replace(doubt=doubt) for member in result.members))
-    return result._replace(doubt=doubt)
-
-
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:
     """The best posterior of a mixture; any other result as it is."""
     return result.members[0] if isinstance(result, Mixture) else result
