@@ -49,7 +49,13 @@ def held_out_places(problem: Problem) -> np.ndarray:
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
     weight = weights_of_entries(problem)
     if n >= MANY and weight is None:
-        return _draw_places(y, of_labels, rng)
+        # each class of labels by itself, in memory of a piece
+        n_above = sum(int(np.count_nonzero(y[at] > 0.0)) for at in pieces(n)) if of_labels else 0
+        counts = [count for count in (n_above, n - n_above) if count]
+        ranks = [np.sort(rng.choice(m, size, replace=False)) for m, size in zip(counts, _sizes(counts), strict=True)]
+        if len(counts) == 1:
+            return ranks[0]
+        return np.concatenate([_places_of(ranks[0], y, True), _places_of(ranks[1], y, False)])
     order = rng.permutation(places_telling(problem))
     if weight is not None:
         order = order[rng.random(len(order)) * usual_weight(weight) <= weight[order]]
@@ -68,16 +74,6 @@ def _sizes(counts: list[int]) -> list[int]:
     share = max(share, min(bar.fewest_of_few / max(1, sum(counts)), bar.share_of_few))
     share = min(share, MOST_HELD / max(1, sum(counts)))
     return [int(share * count + ROUNDING) for count in counts]
-
-
-def _draw_places(y: np.ndarray, of_labels: bool, rng: np.random.Generator) -> np.ndarray:
-    """The places to leave out of very many values (n,), each class of labels by itself, in memory of a piece."""
-    n_above = sum(int(np.count_nonzero(y[at] > 0.0)) for at in pieces(len(y))) if of_labels else 0
-    counts = [count for count in (n_above, len(y) - n_above) if count]
-    ranks = [np.sort(rng.choice(n, size, replace=False)) for n, size in zip(counts, _sizes(counts), strict=True)]
-    if len(counts) == 1:
-        return ranks[0]
-    return np.concatenate([_places_of(ranks[0], y, True), _places_of(ranks[1], y, False)])
 
 
 def _places_of(ranks: np.ndarray, y: np.ndarray, above: bool) -> np.ndarray:

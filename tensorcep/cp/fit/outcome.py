@@ -117,7 +117,7 @@ def resolve_call(
         entries, plan, start = fixed_fit(spec, before, read, fixed_modes)
         return read._replace(entries=entries), plan, start, False
     is_plain = read.power is None and read.extent is None
-    how: dict[str, Any] = {"extent": read.extent, "power": read.power, "limit": read.limit if is_plain else None}
+    how: dict[str, Any] = {"extent": read.extent, "power": read.power, "limit": read.place.limit if is_plain else None}
     plan = select(resolve(spec.knowing(read.coding), read.entries, read.source, **how))
     start = warm_start(spec, before, read.entries, plan) if warm and before is not None else plan
     return read, plan, start, is_plain
@@ -250,28 +250,22 @@ def entries_of_fit(model: FittedModel, data: Any, y: Any) -> Kept:
         fail_value("data= needs the values of its entries: pass y, or a SparseTensor.")
     coords = coords_to_predict(table, model.fit.labels)
     known = ((coords >= 0) & (coords < model.fit.shape)).all(axis=1)
-    _check_entries(model, coords[known])
-    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
-    return Kept(coords[known], coded[known], data, None)
-
-
-def _check_entries(model: FittedModel, coords: np.ndarray) -> None:
-    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known."""
-    n, cells = int(model.fit.n_samples_seen), model.fit.cells
-    if model.fit.stream is not None:
-        return
+    coords, n, cells = coords[known], int(model.fit.n_samples_seen), model.fit.cells
     what = "data= must hold the entries of the fit, without those that were forgotten since"
-    if cells is not None:
+    if model.fit.stream is None and cells is not None:
         others, lost = ~lines_among(coords, cells), ~lines_among(cells, coords)
         if others.any() or lost.any():
             fail_value(
                 f"{what}; got {int(others.sum())} entries of other cells, and none of {int(lost.sum())} of the "
                 f"{len(cells)} cells of the fit; pass these, or fit again."
             )
-    if len(coords) != n and (cells is None or len(cells) <= n):  # rows that with_rows added are not counted
+    # rows that with_rows added are not counted
+    if model.fit.stream is None and len(coords) != n and (cells is None or len(cells) <= n):
         fail_value(
             f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit again."
         )
+    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
+    return Kept(coords, coded[known], data, None)
 
 
 def refit_without(

@@ -169,33 +169,29 @@ class FromMessages(MultiStart):
 
     def run(self, plan: Plan) -> Run:
         """Run a plan for the entries that are left."""
+        old, (method, settings) = self.kept.state, plan.engine
+        problem, in_free = plan.problem, with_seen_rows(free_problem(plan.problem))
         with threads_of(plan.options.n_threads) as executor:
-            state = _state_without(self.kept.state, self.left, plan, executor)
-        method, settings = plan.engine
-        return run(method, plan.problem, settings, state=state, done=state.sweeps, **plan.options._asdict())
-
-
-def _state_without(old: MessageState, left: np.ndarray, plan: Plan, executor: Any) -> MessageState:
-    problem, in_free = plan.problem, with_seen_rows(free_problem(plan.problem))
-    new: MessageState = plan.engine.method.init(problem, plan.engine.settings, executor)
-    places = np.flatnonzero(left)
-    messages = Messages(*(_chosen(part, places, like) for part, like in zip(old.messages, new.messages, strict=True)))
-    prior = initial_prior(in_free)
-    modes = old.hyper.now.modes
-    if modes is not None:
-        prior = conditional_of_modes(modes, prior.seen)
-        eta = of_rows(prior.eta, in_free.prior, modes, problem.shape, natural=True)
-        prior = prior._replace(eta=eta)
-    rows, n = rows_at_prior(in_free), len(places)
-    to = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n].ravel()
-    for line, part, sent in ((prior.Lam, rows.Lam, messages.Lam), (prior.eta, rows.eta, messages.eta)):
-        part[:] = per_row(line, problem.shape)
-        np.add.at(part, to, _by_entry(sent)[:n].reshape(len(to), -1))
-    refresh_rows(rows, 0, len(rows.good), executor)
-    hyper = new.hyper._replace(now=prior, max_variance=old.hyper.max_variance)
-    laws = with_noise_messages(new.own.parameters, old.parameters, float(messages.a.sum()), float(messages.b.sum()))
-    state = MessageState(rows, hyper, laws, new.own, old.sweeps)
-    return state.put(messages=messages, f=latent_values(rows.mean, problem, executor))
+            new: MessageState = method.init(problem, settings, executor)
+            places = np.flatnonzero(self.left)
+            parts = zip(old.messages, new.messages, strict=True)
+            messages = Messages(*(_chosen(part, places, like) for part, like in parts))
+            prior, modes = initial_prior(in_free), old.hyper.now.modes
+            if modes is not None:
+                prior = conditional_of_modes(modes, prior.seen)
+                prior = prior._replace(eta=of_rows(prior.eta, in_free.prior, modes, problem.shape, natural=True))
+            rows, n = rows_at_prior(in_free), len(places)
+            to = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n].ravel()
+            for line, part, sent in ((prior.Lam, rows.Lam, messages.Lam), (prior.eta, rows.eta, messages.eta)):
+                part[:] = per_row(line, problem.shape)
+                np.add.at(part, to, _by_entry(sent)[:n].reshape(len(to), -1))
+            refresh_rows(rows, 0, len(rows.good), executor)
+            hyper = new.hyper._replace(now=prior, max_variance=old.hyper.max_variance)
+            told = float(messages.a.sum()), float(messages.b.sum())
+            laws = with_noise_messages(new.own.parameters, old.parameters, *told)
+            state = MessageState(rows, hyper, laws, new.own, old.sweeps)
+            state = state.put(messages=messages, f=latent_values(rows.mean, problem, executor))
+        return run(method, problem, settings, state=state, done=state.sweeps, **plan.options._asdict())
 
 
 def _by_entry(part: np.ndarray) -> np.ndarray:

@@ -144,7 +144,12 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, ex
     rest = working_values(problem) if rows is None else _left_over(problem, rows, executor)
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
-        least = max(least, _share_of_main_effects(coords[:, k], rest))
+        own = rest - rest.mean()
+        count, total = np.bincount(coords[:, k]), float(np.mean(own**2))
+        n = int(np.count_nonzero(count))
+        square = float((np.bincount(coords[:, k], weights=own) ** 2 / np.maximum(count, 1)).sum())
+        if square > (n + THRESHOLDS.surely * np.sqrt(2.0 * n)) * total:  # means of noise: a chi-square of their number
+            least = max(least, (square / total - n) / len(own))
     every = modes_of_products(problem.every_free)
     rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
     several = [(np.flatnonzero(part), size) for part, size in zip(parts, sizes.tolist(), strict=True) if part.sum() > 1]
@@ -156,15 +161,6 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, ex
 
     with one_blas_thread():  # spectra of some modes may end while those of others go on
         return max([least, *(found**2 for found in executor.apart(correlation, len(several)))])
-
-
-def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:
-    """What the means of rows explain; 0 where noise makes them vary as much (a chi-square of their number)."""
-    rest = values - values.mean()
-    count, total = np.bincount(rows), float(np.mean(rest**2))
-    n = int(np.count_nonzero(count))
-    square = float((np.bincount(rows, weights=rest) ** 2 / np.maximum(count, 1)).sum())
-    return (square / total - n) / len(rest) if square > (n + THRESHOLDS.surely * np.sqrt(2.0 * n)) * total else 0.0
 
 
 def _latent(problem: Problem, rows: np.ndarray, executor: Executor) -> np.ndarray:

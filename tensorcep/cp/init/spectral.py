@@ -234,9 +234,8 @@ def _best_components(
     if starts and not best[1].any():
         climbed = climb(search.coords, search.values, search.shape, search.rng, search.executor)
     if climbed is not None:
-        climbed = _spread_out(search, climbed)
-        strength, correlation = _strengths(search, climbed)
-        best = (climbed, strength, correlation) if strength.any() else best
+        judged = _judged(search, climbed)
+        best = judged if judged[1].any() else best
     return best
 
 
@@ -255,28 +254,22 @@ def _best_in(search: Search, size: int, pairs: bool) -> tuple[list[np.ndarray], 
     core = core_tensor(bases, coords, values, executor)
     width: int | None = rank
     while width is not None:
-        found = _components(search, bases, core, width, 0 if pairs else SWEEPS)
+        parts = decompose(core, width, penalty_of(sum(core.shape), *coords.shape), rng)
+        real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
+        found = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
+        if real.any() and not pairs:
+            found = regress(found, coords, values, SWEEPS, executor)
+        norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in found]
+        real = np.prod(norms, axis=0) > VANISHED
+        found = [factor[:, real] / norm[real] for factor, norm in zip(found, norms, strict=True)]
         crowded = found[0].shape[1] == width and not pairs
-        found = _spread_out(search, found)
-        strength, correlation = _strengths(search, found)
+        found, strength, correlation = _judged(search, found)
         weakest = min(best[1][best[1] != 0.0] ** 2, default=0.0)
         if width == rank or correlation**2 - best[2] ** 2 > LEAST_MORE * weakest:
             best = found, strength, correlation
         others = MIN_SIZE if crowded and rank < MIN_SIZE else FEW if rank > FEW and not strength.any() else None
         width = others if width == rank and len(shape) > 2 else None
     return best
-
-
-def _components(search: Search, bases: list[np.ndarray], core: np.ndarray, width: int, sweeps: int) -> list[np.ndarray]:
-    """Factors [(n_k, R)], R <= width, of root mean square 1 over the rows with entries."""
-    parts = decompose(core, width, penalty_of(sum(core.shape), *search.coords.shape), search.rng)
-    real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
-    factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
-    if sweeps and real.any():
-        factors = regress(factors, search.coords, search.values, sweeps, search.executor)
-    norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
-    real = np.prod(norms, axis=0) > VANISHED
-    return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
 
 
 def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor) -> np.ndarray:
@@ -294,21 +287,20 @@ def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor)
     return product
 
 
-def _spread_out(search: Search, factors: list[np.ndarray]) -> list[np.ndarray]:
-    """Components whose mean square over the entries that shaped them is what their rows promise, 1, or near it."""
-    # one on the rows of a single large value lies far above it there, and explains nothing but that value
+def _judged(search: Search, factors: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray, float]:
+    """Those components that are spread out; their least-squares weights on entries that did not shape them.
+
+    And the correlation reached. Components enter one by one, the one that explains most first, while it is surely above
+    noise, and at most as many as the rank; the weight of the others is 0.
+    """
+    # a mean square over the entries that shaped them is to be what their rows promise, 1, or near it: one that sits on
+    # the rows of a single large value lies far above it there, and explains nothing but that value
     squares, R = [np.zeros(0)], factors[0].shape[1]
     for some in np.array_split(np.arange(R), max(1, -(-R // COLUMNS))):
         z = _products([factor[:, some] for factor in factors], search.coords, search.executor)
         squares.append(np.einsum("nr,nr->r", z, z))
     kept = np.concatenate(squares) / len(search.coords) < CONCENTRATED
-    return [factor[:, kept] for factor in factors]
-
-
-def _strengths(search: Search, factors: list[np.ndarray]) -> tuple[np.ndarray, float]:
-    """Least-squares weight of each component on entries that did not shape it, and the correlation reached."""
-    # components enter one by one, the one that explains most first, while it is surely above noise, and at most as many
-    # as the rank; the weight of the others is 0
+    factors = [factor[:, kept] for factor in factors]
     strength, (coords, values) = np.zeros(factors[0].shape[1]), search.held
     z = _products(factors, coords, search.executor)
     norm = np.sqrt((z**2).sum(0))
@@ -324,7 +316,6 @@ def _strengths(search: Search, factors: list[np.ndarray]) -> tuple[np.ndarray, f
         weight = np.linalg.lstsq(z[:, chosen], values, rcond=None)[0]
         residual = values - z[:, chosen] @ weight
     if not chosen:
-        return strength, 0.0
+        return factors, strength, 0.0
     strength[chosen] = weight
-    fitted = values - residual
-    return strength, float(np.corrcoef(fitted, values)[0, 1])
+    return factors, strength, float(np.corrcoef(values - residual, values)[0, 1])

@@ -47,11 +47,6 @@ class Read(NamedTuple):
     source: Any
     place: Any = None
 
-    @property
-    def limit(self) -> float | None:
-        """How many bytes the fit may take, if that is said."""
-        return None if self.place is None else self.place.limit
-
 
 def refuse_others(call: str, others: dict[str, Any]) -> None:
     """Refuse what other estimators take beside X, y and weights."""

@@ -321,7 +321,14 @@ def change_and_score(
     shift, summed, start = value_offset(problem.likelihood), 0, by_row.start
     for b in range(0, n_blocks, BLOCKS):
         first, last = b * LANES, min(n, (b + BLOCKS) * LANES)
-        rows = _rows_in_lanes(first, last, by_row)
+        # the packed rows of the entries, in blocks (n, K, LANES)
+        others = by_row.others[first:last]
+        packed = np.zeros((-(-(last - first) // LANES) * LANES, others.shape[1] + 1), dtype=np.int32)
+        i, j = int(np.searchsorted(start, first, side="right")) - 1, int(np.searchsorted(start, last, side="left"))
+        count = np.diff(np.clip(start[i : j + 1], first, last))
+        packed[: last - first, 0] = np.repeat(np.arange(i, j, dtype=np.int32), count)
+        packed[: last - first, 1:] = others
+        rows = np.ascontiguousarray(packed.reshape(-1, LANES, packed.shape[1]).transpose(0, 2, 1))
         for part in (by_row.others, by_row.value):
             read_ahead(part, last, min(n, last + BLOCKS * LANES))
         new, old = (_latent(rows, mean, columns, last - first, executor) for mean in means)
@@ -338,18 +345,6 @@ def change_and_score(
             sum_rows(cuts, by_row, shift, sums, executor)
             summed = complete
     return change_of_sums(moved.sum, size.sum, n_blocks * LANES), score.sum / n
-
-
-def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:
-    """The packed rows of the entries first:last, whole blocks (n, K, LANES) but the last."""
-    n, others = -(-(last - first) // LANES), by_row.others[first:last]
-    rows = np.zeros((n * LANES, others.shape[1] + 1), dtype=np.int32)
-    a = int(np.searchsorted(by_row.start, first, side="right")) - 1
-    b = int(np.searchsorted(by_row.start, last, side="left"))
-    count = np.diff(np.clip(by_row.start[a : b + 1], first, last))
-    rows[: last - first, 0] = np.repeat(np.arange(a, b, dtype=np.int32), count)
-    rows[: last - first, 1:] = others
-    return np.ascontiguousarray(rows.reshape(n, LANES, -1).transpose(0, 2, 1))
 
 
 def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:

@@ -300,28 +300,23 @@ DIVERGENCES = Pass(row_divergences, over="rows", reads=("rows.mean",), lines=LIN
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
-    divergence, coupled = np.empty(len(rows.mean)), 0.0
+    divergence, coupled, R = np.empty(len(rows.mean)), 0.0, rows.mean.shape[1]
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         series = prior.of_series(k)
         if series is not None:
             divergence[a:b] = prior.half_log_det[a:b]
-            coupled += _of_series(series, a, rows, prior.marginals[k])
+            D, own, found = series.mean.shape[1], in_place(series.links.of), prior.marginals[k]
+            mean, cov = rows.mean[a:][own, :D], rows.cov[a:][own]
+            variance, entropy = cov[:, diagonal(R)[:D]], len(mean) * D * (1.0 + LOG_2PI)
+            if found is not None:
+                coupled += series.expected(mean, variance, found.cross) + 0.5 * (entropy - found.log_det)
+                continue
+            log_det = np.linalg.slogdet(unpack(cov, R)[:, :D, :D])[1].sum()  # independent
+            coupled += series.expected(mean, variance) + 0.5 * float(log_det + entropy)
             continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(DIVERGENCES, a, b, rows, *lines, divergence, align=LANES)
     return prior.bound - float((divergence - prior.half_log_det).sum()) + coupled
-
-
-def _of_series(series: Chained, first: int, rows: RowState, found: Marginals | None) -> float:
-    """Minus the divergence of the rows of a series whose first packed row is `first`; independent if not `found`."""
-    D, R, own = series.mean.shape[1], rows.mean.shape[1], in_place(series.links.of)
-    mean, cov = rows.mean[first:][own, :D], rows.cov[first:][own]
-    n, variance = len(mean), cov[:, diagonal(R)[:D]]
-    if found is None:
-        log_det = np.linalg.slogdet(unpack(cov, R)[:, :D, :D])[1].sum()
-        return series.expected(mean, variance) + 0.5 * float(log_det + n * D * (1.0 + LOG_2PI))
-    entropy = 0.5 * (n * D * (1.0 + LOG_2PI) - found.log_det)
-    return series.expected(mean, variance, found.cross) + entropy
 
 
 def with_unseen_rows(
