@@ -9,17 +9,8 @@ from scipy.special import softmax
 
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
+from tensorcep.cp.calibration import null_model
 from tensorcep.cp.calibration.holdout import gain_of_constant
-from tensorcep.cp.calibration.null_model import (
-    CONSTANT,
-    CONSTANT_OF_LABELS,
-    MOST_DOUBT,
-    ConstantLaw,
-    constant_law,
-    evidence_of_shares,
-    mean_share,
-    slope_of,
-)
 from tensorcep.cp.fit.run import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
@@ -61,7 +52,11 @@ LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0
 
 
 def doubt_of(
-    told: LeftOut, scores: tuple[np.ndarray, np.ndarray], law: ConstantLaw, problem: Problem, noise: float | None
+    told: LeftOut,
+    scores: tuple[np.ndarray, np.ndarray],
+    law: null_model.ConstantLaw,
+    problem: Problem,
+    noise: float | None,
 ) -> float:
     """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given.
 
@@ -69,19 +64,19 @@ def doubt_of(
     which holds the doubt, None of others.
     """
     off = told.mean - known_at(problem, told.place) - law.f
-    before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
-    share = mean_share(evidence_of_shares(*scores), constant=before)
+    before = null_model.CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else null_model.CONSTANT
+    share = null_model.mean_share(null_model.evidence_of_shares(*scores), constant=before)
     if problem.noise_prior is not None and not problem.likelihood.censored:
         # scores gain by another spread, too; the slope, by the signs of what are next to constants
-        share = min(share, slope_of(problem.entries.y.ravel()[told.place] - law.f, off))
+        share = min(share, null_model.slope_of(problem.entries.y.ravel()[told.place] - law.f, off))
     square, own = float(np.mean(off**2)), float(np.mean(told.variance))
     beside, most = _about_constant(law, problem, square + own), np.inf
     if noise is not None:
-        beside, most = MOST_DOUBT / law.theta, MOST_DOUBT * noise**2
+        beside, most = null_model.MOST_DOUBT / law.theta, null_model.MOST_DOUBT * noise**2
     return float(np.clip((1.0 - share) * (beside + square - own), 0.0, most))
 
 
-def _about_constant(law: ConstantLaw, problem: Problem, otherwise: float) -> float:
+def _about_constant(law: null_model.ConstantLaw, problem: Problem, otherwise: float) -> float:
     """The mean square of latent values about the constant where nothing is known of them but what values they have."""
     likelihood = problem.likelihood
     if likelihood.observes == "labels":
@@ -214,11 +209,13 @@ def _scores(
 
 def _beside_constant(
     target: Target, plan: Plan, place: np.ndarray, score: np.ndarray, told: Any
-) -> tuple[tuple[np.ndarray, np.ndarray], ConstantLaw]:
+) -> tuple[tuple[np.ndarray, np.ndarray], null_model.ConstantLaw]:
     """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
     problem, likelihood = plan.problem, plan.problem.likelihood
     others, rest = telling_values(problem, None if told is None else place)
-    law = constant_law(likelihood, others, target.intercept(plain_values(others, likelihood, rest), likelihood), rest)
+    law = null_model.constant_law(
+        likelihood, others, target.intercept(plain_values(others, likelihood, rest), likelihood), rest
+    )
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     y = problem.entries.y.ravel()[place]
     return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law

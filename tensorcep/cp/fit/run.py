@@ -164,8 +164,8 @@ def start_of_spectra(plan: Plan) -> np.ndarray | None:
     with threads_of(plan.options.n_threads) as executor:
         problem = with_spectral_start(problem, spare, executor)
         for _ in range(ROUNDS):
-            shown = PointEstimate(problem.shape, problem.rank, np.asarray(problem.start), None, seen_rows(problem))
-            more = with_more_components(problem, shown.components(), False, executor)
+            found = PointEstimate(problem.shape, problem.rank, np.asarray(problem.start), None, seen_rows(problem))
+            more = with_more_components(problem, found.components(), False, executor)
             if more is None:
                 break
             problem = more

@@ -11,16 +11,7 @@ from tensorcep.core.arrays import room_of
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import AnyMethod
 from tensorcep.core.settings import Settings
-from tensorcep.cp.inputs.side_information import (
-    Local,
-    are_large,
-    are_many,
-    check_known,
-    check_pairs,
-    described,
-    knows_rows,
-    local_of,
-)
+from tensorcep.cp.inputs import side_information
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, in_lanes, pack_entries
@@ -51,7 +42,7 @@ class Draft(NamedTuple):
     settings: Settings
     options: RunOptions
     facts: dict[str, Any]  # what is decided of the values and known of rows, by its names in files
-    local: Local | None  # of rows that deviate
+    local: side_information.Local | None  # of rows that deviate
     n_told: int  # entries that tell
     size: Size
     limit: float | None  # the bytes that the fit may take
@@ -91,11 +82,11 @@ def resolve(
     stored, told_values = isinstance(coords, StoredColumns), values[telling(power)]
     chosen = choose(spec, len(told_values), shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
-    method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
+    method = get_method(chosen.method, likelihood, chosen.learns_prior, side_information.knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, StoredColumns) else list(coords.T)
-    shape, labels, designs, clocks = described(spec.prior, shape, labels, columns)
-    local = local_of(spec.prior, labels, clocks)
-    check_known(designs, clocks, local is not None, chosen.settings, likelihood)
+    shape, labels, designs, clocks = side_information.described(spec.prior, shape, labels, columns)
+    local = side_information.local_of(spec.prior, labels, clocks)
+    side_information.check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
     options = checked_options(spec)
@@ -103,12 +94,14 @@ def resolve(
     if local is not None:
         if stored:
             fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
-        size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
+        size = size._replace(shape=(*size.shape, side_information.check_pairs(local, coords, labels)), R=size.R + 1)
     size = within(size, limit, stored)
     most, learned = room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
     settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most)
     spectral = isinstance(spec.init, str) and spec.init == "auto"
-    has_quick_fits = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
+    has_quick_fits = (
+        chosen.learns_prior and not side_information.are_many(designs) and not side_information.are_large(clocks)
+    )
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     alone = spectral and has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
