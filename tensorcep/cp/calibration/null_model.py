@@ -287,22 +287,16 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
         one[0, column] = held.constant
     for line, (a, b) in zip(one, itertools.pairwise(offsets(draws.shape)), strict=True):
         rows[off, a:b] = line
-    unknown, theta = draws.unknown, draws.theta
-    if unknown is not None:
-        unknown[off] = one
-    if theta is not None:
-        theta = theta.copy()
-        theta[off] = held.constant_theta
-    doubt = np.where(off, held.doubt, 0.0) if held.doubt > 0.0 else None
-    drifts, uneven = draws.drifts, draws.uneven
-    if drifts is not None and prior is not None:
+    if draws.unknown is not None:
+        draws.unknown[off] = one
+    known: dict[str, Any] = {"theta": held.constant_theta, "uneven": (held.constant_theta, held.constant_shape)}
+    if draws.drifts is not None and prior is not None:
         lines = [constant_lines(own, row) for own, row in zip(prior.clocks, one, strict=True) if own is not None]
-        drifts = drifts.copy()
-        drifts[off] = np.concatenate(lines)
-    if uneven is not None:
-        uneven = uneven.copy()
-        uneven[off] = held.constant_theta, held.constant_shape
-    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts, uneven=uneven, doubt=doubt)
+        known["drifts"] = np.concatenate(lines)
+    changed = {name: getattr(draws, name).copy() for name in known if getattr(draws, name) is not None}
+    for name, own in changed.items():
+        own[off] = known[name]
+    return draws._replace(doubt=np.where(off, held.doubt, 0.0) if held.doubt > 0.0 else None, **changed)
 
 
 def _main_column(free: np.ndarray | None) -> int | None:

@@ -223,16 +223,14 @@ class Standing(NamedTuple):
 
 def warn_of_no_gain(standing: Standing) -> None:
     """Warn that the stream learns nothing, or far less than a fit."""
+    sentence = (
+        f"the stream predicts its last {standing.n:.0f} entries no better than a constant: its factors are at their "
+        "prior; give it more entries, a larger first_batch, another rank or prior, or fit the first entries together."
+    )
     if standing.lag > 0.0:
-        warn_user(
+        sentence = (
             "the stream gains less than half of what a fit to its first entries would, beside a constant, and "
             f"{standing.lag:.2g} less in the log score of an entry: what its first batches made of the factors was not "
-            "mended; leave the prior open (prior='auto'), or give a larger first_batch.",
-            ConvergenceWarning,
+            "mended; leave the prior open (prior='auto'), or give a larger first_batch."
         )
-        return
-    warn_user(
-        f"the stream predicts its last {standing.n:.0f} entries no better than a constant: its factors are at their "
-        "prior; give it more entries, a larger first_batch, another rank or prior, or fit the first entries together.",
-        ConvergenceWarning,
-    )
+    warn_user(sentence, ConvergenceWarning)

@@ -201,14 +201,14 @@ def _narrowed(best: QuickResult, plan: Plan, spare: int = 0) -> Sampled:
 
 
 def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.ndarray) -> None:
-    """Write rows (n, m, Q) in some columns (Q,) to `out` (n, m, R): 0 in others, and 1 where not `free` (m, R)."""
+    """Write rows (..., m, Q) in some columns (Q,) to `out` (..., m, R): 0 in others, and 1 where not `free` (m, R)."""
     # draws of a quick fit's Gaussian hold clamped columns at 1 to six digits only
     if len(columns) < out.shape[-1]:
         out[...] = 0.0
         out[..., columns] = rows
     else:
         out[...] = rows
-    out[:, ~free] = 1.0
+    out[..., ~free] = 1.0
 
 
 def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
@@ -225,13 +225,10 @@ def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
     if len(of.columns) < problem.rank:
         sizes = (*known.shape[:3], problem.rank)
         known, more = room_for_draws(sizes, 0 if unknown is None else len(free), known.dtype)
-        of_rows = problem.rows_free
-        for c, rows in enumerate(draws.rows):
-            write_in(rows, of.columns, of_rows, known[c])
+        write_in(draws.rows, of.columns, problem.rows_free, known)
         if draws.unknown is not None:
             unknown = more
-            for c, rows in enumerate(draws.unknown):
-                write_in(rows, of.columns, free, more[c])
+            write_in(draws.unknown, of.columns, free, more)
     drifts = None if draws.drifts is None else _lines(draws.drifts, of.columns, problem)
     draws = draws._replace(rank=problem.rank, rows=known, unknown=unknown, drifts=drifts)
     held = None if sampled.state is None else sampled.state.held
@@ -269,7 +266,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     if own is not None:
         free = whole.rows_free
         for row, out in zip(rows, known, strict=False):
-            write_in(row[None], of.columns, free, out[None])
+            write_in(row, of.columns, free, out)
         # learned priors have unknown rows, and without these there are no quick fits
         write_in(own.unknown.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
         drifts = None if own.drifts is None else _lines(own.drifts, of.columns, whole)

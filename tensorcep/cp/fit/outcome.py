@@ -55,10 +55,10 @@ def result_of(
 
     `coding` are facts of how entries are coded; `earlier` those of a fit that it goes on from, if none says others.
     """
-    known, posterior = plan.facts.decided, run.posterior
-    mean, cov = unseen_moments(posterior, plan.facts.prior)
+    known, posterior = plan.decided, run.posterior
+    mean, cov = unseen_moments(posterior, plan.prior)
     made: dict[str, Any] = {
-        "rows": rows_of_posterior(posterior, plan.facts.labels, mean, cov),
+        "rows": rows_of_posterior(posterior, plan.labels, mean, cov),
         "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
         **{name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")},
         **{name: known[f"_{name}"] for name in ("features", "series", "expected")},
@@ -165,7 +165,7 @@ def run_ready(
 
     known, source = {"cells": fitted_cells(plan), "sampled": None}, read.source
     if isinstance(source, SparseTensor) and source.sampled is not None:  # zeros that were drawn
-        known["sampled"] = coords_to_predict(source.select(source.sampled), plan.facts.labels).astype(np.int32)
+        known["sampled"] = coords_to_predict(source.select(source.sampled), plan.labels).astype(np.int32)
     return found.changed(**{"rows": rows, "kept": kept, **known, "diagnostics": health, **fields}), tell
 
 

@@ -38,7 +38,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Facts, Plan, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior.belief import Posterior
@@ -66,7 +66,7 @@ def select(draft: Draft) -> Plan:
         "interactions_": chosen.parts,
         "_expected": expected_of(plan.problem.prior) if described else None,
     }
-    return plan._replace(facts=plan.facts._replace(decided={**came_to, **known}))
+    return plan._replace(decided={**came_to, **known})
 
 
 def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
@@ -96,8 +96,8 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    facts = Facts(rows.given, draft.labels, draft.facts)
-    return Plan(problem, Engine(draft.method, draft.settings), policy, options, facts)
+    engine = Engine(draft.method, draft.settings)
+    return Plan(problem, engine, policy, options, rows.given, draft.labels, draft.facts)
 
 
 # So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
@@ -147,9 +147,8 @@ def with_best_columns(draft: Draft) -> Draft:
         plans, best, found = [plan_of(draft, one, seed=0) for one in several], 0, None
         place = held_out_places(plans[0].problem)
         if len(place) >= THRESHOLDS.fewest:
-            results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
-            scores = np.stack([_scored(one, place) for one in results])
-            best = best_by_score(scores) if may and np.isfinite(scores[0]).all() else 0
+            results, scores = zip(*(_scored(plan, plan.policy.quick_fits[0], place) for plan in plans), strict=True)
+            best = best_by_score(np.stack(scores)) if may and np.isfinite(scores[0]).all() else 0
             found = results[best]
         n_used = several[best].rank
         if found is not None:  # components that say something beside the strongest column, main effects aside
@@ -205,13 +204,13 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
         return not components.any(), int((~components).sum())
 
     few, many = (min(one.policy.quick_fits, key=other_columns) for one in (plan, wider))
-    found = _result(plan, few, place)
+    found, score = _scored(plan, few, place)
     if found is None:
         return False
     sizes = strengths(found.quick.problem, found.mean)[_components(found.quick)]
     if used(sizes).mean() < THRESHOLDS.mostly:
         return False
-    scores = np.stack([_scored(found, place), _scored(_result(wider, many, place), place)])
+    scores = np.stack([score, _scored(wider, many, place)[1]])
     return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
 
 
@@ -220,14 +219,11 @@ def _components(quick: QuickFit) -> np.ndarray:
     return np.asarray(quick.problem.every_free.all(axis=0))
 
 
-def _result(plan: Plan, quick: QuickFit, place: np.ndarray) -> QuickResult | None:
-    """What a quick fit finds without the entries at these places."""
-    return run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
-
-
-def _scored(found: QuickResult | None, place: np.ndarray) -> np.ndarray:
-    """The log scores of the entries left out; -inf where a quick fit found nothing."""
-    return np.full(len(place), -np.inf) if found is None or found.scores is None else found.scores.log_density
+def _scored(plan: Plan, quick: QuickFit, place: np.ndarray) -> tuple[QuickResult | None, np.ndarray]:
+    """What a quick fit finds without the entries at these places, and their log scores; -inf where it finds nothing."""
+    found = run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
+    scores = None if found is None else found.scores
+    return found, np.full(len(place), -np.inf) if scores is None else scores.log_density
 
 
 # Noise and power.

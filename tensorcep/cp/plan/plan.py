@@ -54,14 +54,6 @@ class Policy:
         raise NotImplementedError
 
 
-class Facts(NamedTuple):
-    """What the result of a plan will know beside the run; `decided` by its names in files: method_, rank_, ..."""
-
-    prior: Prior
-    labels: tuple[Any, ...]
-    decided: Mapping[str, Any]
-
-
 class Plan(NamedTuple):
     """One fit, or the mixture of several; the problem starts at the first of the policy's starts."""
 
@@ -69,7 +61,10 @@ class Plan(NamedTuple):
     engine: Engine
     policy: Policy
     options: RunOptions
-    facts: Facts
+    # what the result will know beside the run
+    prior: Prior  # the rows', as it was given or made
+    labels: tuple[Any, ...]
+    decided: Mapping[str, Any]  # by its names in files: method_, rank_, ...
 
     def with_problem(self, **fields: Any) -> Plan:
         """The same with another prior, start, ... of the problem."""
