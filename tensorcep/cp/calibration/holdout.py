@@ -293,10 +293,7 @@ def learn_from_held(
     options: Any,
     told_noise: bool,
 ) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
-    """The estimates after a sweep, and the draws of parameters where these entries tell them.
-
-    `given` are what kernels take as y and theta of these entries, (C, n) each; `told_noise`: they tell the noise.
-    """
+    """The estimates after a sweep, and draws of parameters where these entries tell them (`told_noise`: the noise)."""
     C, parameters = len(now.rows), now.parameters
 
     def mixed(log_density: np.ndarray) -> np.ndarray:

@@ -112,10 +112,9 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
 
 
 def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before: Any = 0.0) -> Run | None:
-    """The burn-in, and what each chain and each quick fit counts at its end; `before`: quick fits, if nothing tells.
+    """The burn-in, and what each chain and each quick fit counts at its end; None where a chain is not finite.
 
-    The `whole` plan has the column, if any does, of the constant beside which they count. None where a chain leaves the
-    range of numbers, as wild counts can make it.
+    `before`: what quick fits do, if nothing tells. The `whole` plan has the column of the constant, if any does.
     """
     problem, (method, settings), how = sampled.plan.problem, sampled.plan.engine, sampled.plan.options._asdict()
     burn_in = settings.get_params()["burn_in"]

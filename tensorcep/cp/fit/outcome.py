@@ -124,13 +124,7 @@ def resolve_call(
 
 
 def run_ready(
-    spec: FitSpec,
-    read: Read,
-    plan: Plan,
-    start: Plan,
-    keeps: bool,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
+    spec: FitSpec, read: Read, plan: Plan, start: Plan, keeps: bool, earlier: Mapping[str, Any] = NOTHING, **fields: Any
 ) -> tuple[FitResult, Callable[[], None]]:
     """The result of a fit that is decided, and what warns of its end once the result is in its place.
 

@@ -19,14 +19,7 @@ from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Callback, LeftOut, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.holdout import Beside, held_out_places
-from tensorcep.cp.fit.validation import (
-    ASK_EVERY,
-    EarlyStopping,
-    finite_or_none,
-    scored_run,
-    scores_of,
-    without,
-)
+from tensorcep.cp.fit.validation import ASK_EVERY, EarlyStopping, finite_or_none, scored_run, scores_of, without
 from tensorcep.cp.fitted.alignment import layout_of, shared_scales
 from tensorcep.cp.init.residual import (
     NOTHING,
@@ -134,20 +127,15 @@ def with_best_weight(plan: Plan, place: np.ndarray) -> tuple[Plan, LeftOut | Non
 
 
 def scored_without(plan: Plan, place: np.ndarray, afresh: bool = False) -> LeftOut | None:
-    """What the plan's fit without the entries at these places says of them; None where it finds no numbers.
-
-    Where it begins `afresh`, its spectral start does not know them either.
-    """
+    """What the plan's fit without the entries at these places says of them; None where it finds no numbers."""
     some = plan._replace(problem=without(plan.problem, place)).unseen()
-    some = some.started_at(start_of_spectra(some)) if afresh else some
+    some = some.started_at(start_of_spectra(some)) if afresh else some  # spectra that do not know them either
     return scored_run(plan, place, lambda: run_starts(some))
 
 
 def overfit(problem: Problem) -> float:
-    """What the mean log score of training entries gains at most where fits of so many numbers follow the noise.
-
-    Half a nat per number, as the chi-square law of the likelihood ratio says.
-    """
+    """What the mean log score of training entries gains at most where fits of so many numbers follow the noise."""
+    # half a nat per number, as the chi-square law of the likelihood ratio says
     numbers = int(np.array(problem.shape) @ problem.every_free.sum(axis=1))
     return 0.5 * numbers / max(1, number_telling(problem))
 
@@ -173,11 +161,7 @@ def start_of_spectra(plan: Plan) -> np.ndarray | None:
 
 
 def run_starts(plan: Plan, *done: Run) -> Run:
-    """Run every member of a plan, each from the best of its starts, and mix what they and members before them found.
-
-    A callback that stops one run stops all. Members that leave the range of numbers are left out; if all do, the first
-    error is raised.
-    """
+    """Run every member of a plan, each from the best of its starts, and mix the finite ones and those before them."""
     method, settings = plan.engine
     members, starts, trial_sweeps = plan.policy.members, plan.policy.starts, method.trial_sweeps(settings)
     trial_sweeps = trial_sweeps if trial_sweeps < plan.options.max_iter else 0
@@ -260,11 +244,9 @@ def last_change(one: Run) -> float:
 
 
 def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
-    """One result of runs from different starts: their mixture, the one with the best train score first.
-
-    Runs that fall short of it by more than `slack` have not found what is there, and are no members. Sweeps are counted
-    over all runs, and the trace, which then also tells the member, holds one run after the other.
-    """
+    """One result of runs from different starts: their mixture, the one with the best train score first."""
+    # runs that fall short of it by more than `slack` have not found what is there. Sweeps are counted over all runs,
+    # and the trace, which then also tells the member, holds one run after the other
     if len(runs) == 1:
         return runs[0]
     order = sorted(runs, key=lambda one: -_score(one))

@@ -179,10 +179,8 @@ def narrower(spec: FitSpec, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
 
 
 def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int]) -> Chosen | None:
-    """The same fit with twice the components, where that many entries fall on a row on average.
-
-    A tensor can have more components than its modes have rows, a matrix cannot.
-    """
+    """The same fit with twice the components, where that many entries fall on a row on average."""
+    # a tensor can have more components than its modes have rows, a matrix cannot
     rank, robust = 2 * chosen.rank, METHODS[chosen.method].capabilities.robust
     if not (robust and is_auto(spec.rank) and len(shape) > 2):
         return None

@@ -33,10 +33,8 @@ STARTS, TRIAL_SWEEPS, KEPT = 8, 20, 2
 
 
 def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares.
-
-    The penalty, equal for all modes, sends components that are weaker than it allows to zero.
-    """
+    """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares."""
+    # the penalty, equal for all modes, sends components that are weaker than it allows to zero
     size = float((core * core).sum())
     scale = (size / rank) ** (0.5 / core.ndim)
     drawn = [[rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape] for _ in range(STARTS)]
@@ -288,11 +286,9 @@ def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor)
 
 
 def _judged(search: Search, factors: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Those components that are spread out; their least-squares weights on entries that did not shape them.
-
-    And the correlation reached. Components enter one by one, the one that explains most first, while it is surely above
-    noise, and at most as many as the rank; the weight of the others is 0.
-    """
+    """The components that are spread out, their least-squares weights on entries held out, and the correlation."""
+    # components enter one by one, the one that explains most first, while it is surely above noise, and at most as many
+    # as the rank; the weight of the others is 0
     # a mean square over the entries that shaped them is to be what their rows promise, 1, or near it: one that sits on
     # the rows of a single large value lies far above it there, and explains nothing but that value
     squares, R = [np.zeros(0)], factors[0].shape[1]

@@ -51,11 +51,27 @@ def mode_bases(
     counts = [np.bincount(coords[:, k], minlength=n) for k, n in enumerate(shape)]
     seen, before = [int(np.count_nonzero(count)) for count in counts], rng.bit_generator.state
     drawn = [_draw(n, size, len(shape), rng, pairs) for n in seen]
-    given = coords, values, counts, size, drawn
-    if len(values) > MOST_APART:
-        bases = [_mode_basis(k, *given, executor) for k in range(len(shape))]
-    else:
-        bases = executor.apart(_mode_basis, len(shape), *given)
+
+    def basis_of(k: int, by: Executor) -> np.ndarray | None:
+        occurring, of_mode = np.flatnonzero(counts[k]), drawn[k]
+        count = counts[k][occurring]
+        if of_mode is None:
+            vectors = np.eye(len(occurring))
+        else:
+            row = (np.cumsum(counts[k] > 0) - 1)[coords[:, k]]
+            scaled, others = values / np.sqrt(count)[row], [j for j in range(coords.shape[1]) if j != k]
+            keys, start = of_mode
+            parts = zip([[j] for j in others] if len(keys) > 1 else [others], keys, strict=True)
+            unfolding = hstack([_unfolding(coords, *part, scaled, row, len(occurring)) for part in parts], format="csr")
+            if unfolding.nnz == 0:
+                return None
+            vectors = _leading(unfolding, size, start, by)
+        basis = np.zeros((len(counts[k]), vectors.shape[1]))
+        basis[occurring] = vectors * np.sqrt(len(values) / count)[:, None]
+        return basis
+
+    many = len(values) > MOST_APART
+    bases = [basis_of(k, executor) for k in range(len(shape))] if many else executor.apart(basis_of, len(shape))
     if any(basis is None for basis in bases):  # its start has not been drawn
         rng.bit_generator.state = before
         for n, basis in zip(seen, bases, strict=True):
@@ -71,34 +87,6 @@ def _draw(n: int, size: int, K: int, rng: np.random.Generator, pairs: bool, star
     keys = [[2 * int(rng.integers(1, 2**62)) + 1 for _ in range(modes)] for _ in range(unfoldings)]
     iterates = starts and n > STEPS * size + BLOCK
     return keys, (rng.standard_normal((n, BLOCK)) if iterates else None)
-
-
-def _mode_basis(
-    k: int,
-    coords: np.ndarray,
-    values: np.ndarray,
-    counts: list[np.ndarray],
-    size: int,
-    drawn: list[Drawn | None],
-    executor: Executor,
-) -> np.ndarray | None:
-    """The rows of mode k, whose rows have so many entries; None where its unfolding has no elements."""
-    seen, of_mode = np.flatnonzero(counts[k]), drawn[k]
-    count = counts[k][seen]
-    if of_mode is None:
-        vectors = np.eye(len(seen))
-    else:
-        row = (np.cumsum(counts[k] > 0) - 1)[coords[:, k]]
-        scaled, others = values / np.sqrt(count)[row], [j for j in range(coords.shape[1]) if j != k]
-        keys, start = of_mode
-        parts = zip([[j] for j in others] if len(keys) > 1 else [others], keys, strict=True)
-        unfolding = hstack([_unfolding(coords, *part, scaled, row, len(seen)) for part in parts], format="csr")
-        if unfolding.nnz == 0:
-            return None
-        vectors = _leading(unfolding, size, start, executor)
-    basis = np.zeros((len(counts[k]), vectors.shape[1]))
-    basis[seen] = vectors * np.sqrt(len(values) / count)[:, None]
-    return basis
 
 
 def _unfolding(

@@ -155,10 +155,7 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
 def rows_of_keys(
     batch: Batch, keys: tuple[dict[Any, int] | None, ...], names: tuple[Any, ...], shape: Any
 ) -> tuple[np.ndarray, tuple[dict[Any, int] | None, ...]]:
-    """Rows (N, K) of the entries of a batch, and per mode the rows of the labels that `keys` does not have yet.
-
-    `names` are those of the model's modes: a batch may bring them in another order.
-    """
+    """Rows (N, K) of a batch's entries, in the order of the modes `names`; per mode, those of labels not in `keys`."""
     chosen = matching_modes(names, batch.names)
     coords, given = batch.coords[:, chosen], [batch.keys[k] for k in chosen]
     check_labelled(keys, given)

@@ -180,10 +180,7 @@ def _kind_of(labels: Any) -> str | None:
 
 
 def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: np.ndarray | None = None) -> np.ndarray:
-    """Packed rows (n, K) of coordinates; a row beyond the shape becomes its mode's prior row, which follows the others.
-
-    Warns, or raises, if a row has neither training entries nor features, which `described` (n_rows,) tells.
-    """
+    """Packed rows (n, K), of rows beyond the shape their mode's prior row; warns, or raises, where nothing is known."""
     rows, touched = placed_rows(coords, posterior, described)
     if touched.any():
         what = f"{int(touched.sum())} of {len(coords)} entries touch rows without training entries"

@@ -260,10 +260,7 @@ def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.
 
 
 def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None, **learned: Any) -> Posterior:
-    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED.
-
-    Of the rows, and the prior of modes, in the free ones, with what was learned of the likelihood.
-    """
+    """The posterior of all columns, of rows in the free ones; those clamped at 1 have the precision CLAMPED."""
     free, shape, seen = problem.free, problem.shape, seen_rows(problem)
     if free is None:
         return Posterior(shape, rows.eta.shape[1], rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)

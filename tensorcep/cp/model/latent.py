@@ -112,10 +112,7 @@ def latent_moments(coords, mean, cov, f, v):
 def latent_of_entries(
     entries: Entries, mean: np.ndarray, executor: Executor, groups: np.ndarray | None = None
 ) -> np.ndarray:
-    """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes.
-
-    Means have all columns, or (n_rows, Q) the free ones of these groups (`FreeColumns.groups`).
-    """
+    """The latent value of every entry, (n_blocks, LANES), 0 in padding lanes, at means of all columns or `groups`."""
     f = empty_near(entries.y)
     groups = _all_columns(entries, mean) if groups is None else groups
     executor.run(latent_means, 0, len(f), entries.rows, mean, groups, f)
@@ -188,14 +185,11 @@ def latent_of_points(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 class PackedCells(NamedTuple):
-    """The packed rows (n_blocks * LANES, K) int32 of all lanes, for latent values that are asked for many times.
+    """The packed rows of all lanes, for latent values that are asked for many times."""
 
-    `used` (n_rows,) are all packed rows; in `tables` threads keep the rows of one set of means.
-    """
-
-    rows: np.ndarray
-    used: np.ndarray
-    tables: Rooms
+    rows: np.ndarray  # (n_blocks * LANES, K) int32
+    used: np.ndarray  # (n_rows,), all packed rows
+    tables: Rooms  # in which threads keep the rows of one set of means
 
 
 def cells_of(entries: Entries, R: int) -> PackedCells:

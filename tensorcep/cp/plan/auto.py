@@ -104,12 +104,7 @@ def choose(
 
 
 def chosen_with(
-    spec: FitSpec,
-    n_entries: int,
-    shape: Sequence[int],
-    stream_prior: str | None,
-    settings: Settings,
-    rank: int,
+    spec: FitSpec, n_entries: int, shape: Sequence[int], stream_prior: str | None, settings: Settings, rank: int
 ) -> Chosen:
     """What the fit is to be with this method and rank; of a stream if `stream_prior` is given."""
     streaming = stream_prior is not None

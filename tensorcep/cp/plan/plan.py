@@ -33,10 +33,10 @@ class Engine(NamedTuple):
 class QuickFit(NamedTuple):
     """A mean-field fit from the spectra of the data that goes before another: of all columns, or of some."""
 
-    name: str
+    name: str  # of its columns
     engine: Engine
     problem: Problem
-    columns: np.ndarray
+    columns: np.ndarray  # (Q,) int64, those of the plan that are the problem's
 
 
 @dataclass(frozen=True)

@@ -170,10 +170,8 @@ class Components(NamedTuple):
         return self.cov is not None or self.n_chains > 0
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (n_rows, R) and packed covariance (n_rows, P): of all points, or of the first Gaussian.
-
-        Columns have neither order nor sign, so rows of different Gaussians do not average.
-        """
+        """Mean (n_rows, R) and packed covariance (n_rows, P): of all points, or of the first Gaussian."""
+        # columns have neither order nor sign, so rows of different Gaussians do not average
         if self.cov is not None:
             return self.mean[0], self.cov[0]
         mean = self.mean.mean(axis=0, dtype=np.float64)
