@@ -136,9 +136,9 @@ class HeldOut(NamedTuple):
     log_density: np.ndarray  # (C, n), log of the sum, over the second half of the burn-in, of the density of the value
     weights: np.ndarray | None  # (C,), what each chain counts; None until the end of the burn-in
     beside: np.ndarray  # (B,), what each of the fits beside the chains counts
-    score: np.ndarray  # (n,), log predictive density of the values by all together, nan before there is one; so the
-    mean_of_all: np.ndarray  # (n,), mean
-    spread_of_all: np.ndarray  # (n,), and variance of their latent values
+    score: np.ndarray  # (n,), log predictive density of the values, by all together; nan before these are weighed
+    mean_of_all: np.ndarray  # (n,), mean of their latent values, so too
+    spread_of_all: np.ndarray  # (n,), variance of these
     share: float = 1.0  # what all together count beside the constant
     constant: float = 0.0  # its latent value
     constant_theta: Any = 1.0  # its parameter of the likelihood; of ordered levels (m,), its thresholds
