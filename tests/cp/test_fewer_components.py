@@ -63,7 +63,7 @@ def test_components_are_halved_as_long_as_entries_left_out_gain(monkeypatch, sco
 
     found = [None if score is None else run(score) for score in scores]
     asked = []
-    monkeypatch.setattr(chains, "_burnt_in_if_finite", lambda *given: (asked.append(given), found[len(asked)])[1])
+    monkeypatch.setattr(chains, "_burnt_in", lambda *given: (asked.append(given), found[len(asked)])[1])
     sampled, _ = sampled_of(13)
     last, begun = chains._in_few_enough(sampled, found[0], [], sampled.plan)
     assert last.plan.problem.every_free.all(axis=0).sum() == n_components

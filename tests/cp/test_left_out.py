@@ -27,10 +27,9 @@ def chosen(rng, monkeypatch, gains, spread):
     def scored(_, of, place):
         i = next(i for i, one in enumerate(problems) if one.entries is of.entries)
         fits[i] += 1
-        return hard[: len(place)] + gains[i] + spread * rng.standard_normal(len(place))
+        return hard[: len(place)] + gains[i] + spread * rng.standard_normal(len(place)), np.ones(len(place))
 
-    monkeypatch.setattr(select, "_scores", scored)
-    monkeypatch.setattr(select, "_squares", lambda *given: np.ones(len(given[-1])))
+    monkeypatch.setattr(select, "_judged", scored)
     return best_problem(problems, VMP, tol=0.0, n_threads=1), fits
 
 
@@ -65,15 +64,16 @@ def test_a_problem_whose_means_are_far_off_is_not_taken_whatever_it_scores(rng, 
     monkeypatch.setattr(select, "ENOUGH", n_folds * N // FOLDS)
     problems = [problem(rng, n=N, shape=SHAPE)[-1] for _ in range(2)]
     first = problems[0].entries
-    monkeypatch.setattr(select, "_scores", lambda _, of, place: np.full(len(place), float(of.entries is not first)))
     for off, best in [(1.0, 1), (3.0, 0)]:
-        monkeypatch.setattr(
-            select, "_squares", lambda _, of, place, off=off: np.where(of.entries is first, 1.0, off) + 0.0 * place
-        )
+
+        def judged(_, of, place, off=off):
+            return np.tile([[0.0], [1.0]] if of.entries is first else [[1.0], [off]], len(place))
+
+        monkeypatch.setattr(select, "_judged", judged)
         assert best_problem(problems, VMP, tol=0.0, n_threads=1) == best
 
 
 def test_few_entries_choose_the_first_without_a_fit(rng, monkeypatch):
-    monkeypatch.setattr(select, "_scores", None)
+    monkeypatch.setattr(select, "_judged", None)
     problems = [problem(rng, n=40, shape=SHAPE)[-1] for _ in range(2)]
     assert best_problem(problems, VMP, tol=0.0, n_threads=1) == 0

@@ -70,15 +70,15 @@ def test_without_any_pilot_left_the_run_is_the_plain_one(rng):
 @each("first", [True, False])
 def test_chains_that_leave_the_range_of_numbers_are_no_alternative(rng, monkeypatch, first):
     """They ended the fit: a count of 90 among ones and zeros drove those in the components of a pilot away."""
-    plan, burnt_in, tried = plan_of(*entries(rng)), chains._burnt_in, []
+    plan, burn_in, tried = plan_of(*entries(rng)), chains.run, []
 
-    def wild(sampled, *more, **named):
-        tried.append(len(sampled.columns))
+    def wild(method, problem, *more, **named):
+        tried.append(problem.rank)
         if len(tried) > 1 or first:
             raise np.linalg.LinAlgError("the scatter of the rows is not positive definite")
-        return burnt_in(sampled, *more, **named)
+        return burn_in(method, problem, *more, **named)
 
-    monkeypatch.setattr(chains, "_burnt_in", wild)
+    monkeypatch.setattr(chains, "run", wild)
     found = run(plan)
     assert np.isfinite(found.posterior.rows).all()
     if first:

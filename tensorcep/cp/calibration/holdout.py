@@ -42,14 +42,20 @@ MANY = 500_000
 def held_out_places(problem: Problem) -> np.ndarray:
     """The places of the entries to leave out; none when there are too few entries.
 
-    Of labels the same share of either class, and as large as the rarer one asks for. Where entries have weights, those
-    that tell, the more often the more they weigh: means over them are then weighted ones.
+    Of labels the same share of either class, as large as the rarer one asks for. Where entries have weights, those that
+    tell, the more often the more they weigh: means over them are then weighted ones.
     """
     n, rng = len(problem.entries.permutation), generator(problem.seed, RandomStream.HELD_OUT)
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
     weight = weights_of_entries(problem)
     if n >= MANY and weight is None:
-        return _draw_places(y, of_labels, rng)
+        # each class of labels by itself, in memory of a piece
+        n_above = sum(int(np.count_nonzero(y[at] > 0.0)) for at in pieces(n)) if of_labels else 0
+        counts = [count for count in (n_above, n - n_above) if count]
+        ranks = [np.sort(rng.choice(m, size, replace=False)) for m, size in zip(counts, _sizes(counts), strict=True)]
+        if len(counts) == 1:
+            return ranks[0]
+        return np.concatenate([_places_of(ranks[0], y, True), _places_of(ranks[1], y, False)])
     order = rng.permutation(places_telling(problem))
     if weight is not None:
         order = order[rng.random(len(order)) * usual_weight(weight) <= weight[order]]
@@ -61,25 +67,13 @@ def held_out_places(problem: Problem) -> np.ndarray:
 
 
 def _sizes(counts: list[int]) -> list[int]:
-    """How many entries of each part to leave out, of parts of so many.
-
-    Without those of few entries these are overfitted, and nothing says so.
-    """
+    """How many entries of each part to leave out, of parts of so many."""
+    # without those of few entries these are overfitted, and nothing says so
     bar = THRESHOLDS
     share = bar.share_of(min(counts, default=0))
     share = max(share, min(bar.fewest_of_few / max(1, sum(counts)), bar.share_of_few))
     share = min(share, MOST_HELD / max(1, sum(counts)))
     return [int(share * count + ROUNDING) for count in counts]
-
-
-def _draw_places(y: np.ndarray, of_labels: bool, rng: np.random.Generator) -> np.ndarray:
-    """The places to leave out of very many values (n,), each class of labels by itself, in memory of a piece."""
-    n_above = sum(int(np.count_nonzero(y[at] > 0.0)) for at in pieces(len(y))) if of_labels else 0
-    counts = [count for count in (n_above, len(y) - n_above) if count]
-    ranks = [np.sort(rng.choice(n, size, replace=False)) for n, size in zip(counts, _sizes(counts), strict=True)]
-    if len(counts) == 1:
-        return ranks[0]
-    return np.concatenate([_places_of(ranks[0], y, True), _places_of(ranks[1], y, False)])
 
 
 def _places_of(ranks: np.ndarray, y: np.ndarray, above: bool) -> np.ndarray:
@@ -129,63 +123,28 @@ STACKING_STEPS, STACKING_TOL, LEAST_WEIGHT = 500, 1e-3, 0.02
 
 
 class HeldOut(NamedTuple):
-    """Entries that are left out.
+    """Entries that are left out, of C chains and B fits beside them."""
 
-    Attributes
-    ----------
-    place : (n,) int64
-        Their places in the lanes of `Entries`, counted through all blocks.
-    rows : (n, K) int64
-        Their packed rows.
-    y : (n,) float64
-    mean, spread : (C, n) float64
-        Running means and variances of their latent values in each chain.
-    noise : (C,) float64
-        Present estimates of the noise variance, given one chain.
-    factor : (C, n) float64
-        Running means of what multiplies the precisions of the entries, where noise differs; else 1.
-    noise_ratio : float
-        The noise variance given all draws, beside that given one chain.
-    log_density : (C, n) float64
-        Log of the sum, over the sweeps of the second half of the burn-in, of the density of the value.
-    weights : (C,) float64 or None
-        What each chain counts; None until the end of the burn-in.
-    beside : (B,) float64
-        What each of the fits beside the chains counts.
-    score, mean_of_all, spread_of_all : (n,) float64
-        Log predictive density of the values, mean and variance of their latent values, by all together; else nan.
-    share, constant : float
-        What all together count beside the constant, and its latent value.
-    constant_theta : float, or (m,) float64
-        Its parameter of the likelihood; of ordered levels its thresholds.
-    constant_shape : float
-        Where noise differs, the shape of its factors' law.
-    doubt : float
-        Variance of latent values beside the constant, held by its noise.
-    known : (n,) float64
-        What is known of their latent values beside the rows.
-    """
-
-    place: np.ndarray
-    rows: np.ndarray
-    y: np.ndarray
-    mean: np.ndarray
-    spread: np.ndarray
-    noise: np.ndarray
-    factor: np.ndarray
-    noise_ratio: float
-    log_density: np.ndarray
-    weights: np.ndarray | None
-    beside: np.ndarray
-    score: np.ndarray
-    mean_of_all: np.ndarray
-    spread_of_all: np.ndarray
-    share: float = 1.0
-    constant: float = 0.0
-    constant_theta: Any = 1.0
-    constant_shape: float = EVEN
-    doubt: float = 0.0
-    known: np.ndarray = np.zeros(1)
+    place: np.ndarray  # (n,) int64, their places in the lanes of `Entries`, counted through all blocks
+    rows: np.ndarray  # (n, K) int64, packed
+    y: np.ndarray  # (n,) float64
+    mean: np.ndarray  # (C, n), running means of their latent values in each chain
+    spread: np.ndarray  # (C, n), running variances of these
+    noise: np.ndarray  # (C,), present estimates of the noise variance, given one chain
+    factor: np.ndarray  # (C, n), running means of what multiplies the entries' precisions, where noise differs; else 1
+    noise_ratio: float  # the noise variance given all draws, beside that given one chain
+    log_density: np.ndarray  # (C, n), log of the sum, over the second half of the burn-in, of the density of the value
+    weights: np.ndarray | None  # (C,), what each chain counts; None until the end of the burn-in
+    beside: np.ndarray  # (B,), what each of the fits beside the chains counts
+    score: np.ndarray  # (n,), log predictive density of the values, by all together; nan before these are weighed
+    mean_of_all: np.ndarray  # (n,), mean of their latent values, so too
+    spread_of_all: np.ndarray  # (n,), variance of these
+    share: float = 1.0  # what all together count beside the constant
+    constant: float = 0.0  # its latent value
+    constant_theta: Any = 1.0  # its parameter of the likelihood; of ordered levels (m,), its thresholds
+    constant_shape: float = EVEN  # where noise differs, the shape of its factors' law
+    doubt: float = 0.0  # variance of latent values beside the constant, held by its noise
+    known: np.ndarray = np.zeros(1)  # (n,), what is known of their latent values beside the rows
 
     @property
     def heaviest(self) -> float:
@@ -209,13 +168,10 @@ class HeldOut(NamedTuple):
 
 
 class HeldNoise(NamedTuple):
-    """Of noise that differs: what multiplies the precisions of the entries left out (C, n), as far as it is known.
+    """Noise that differs."""
 
-    Where each entry has a factor `shape` (C, 1) is that of the factors' law; else None.
-    """
-
-    factor: np.ndarray
-    shape: np.ndarray | None
+    factor: np.ndarray  # (C, n), what multiplies the precisions of the entries left out, as far as it is known
+    shape: np.ndarray | None  # (C, 1), of the factors' law where each entry has one; else None
 
 
 EVEN_NOISE = HeldNoise(np.ones(1), None)
@@ -233,23 +189,13 @@ def noise_at(
 
 
 class Beside(NamedTuple):
-    """What another fit, to the same entries, says of those that were left out.
+    """What another fit, to the same entries, says of those that were left out."""
 
-    Attributes
-    ----------
-    log_density, mean, spread : (n,) float64
-        Log predictive density of the value; mean and variance of its latent value.
-    noise : float
-        Its noise variance.
-    alpha : float
-        Of noise that differs, the shape of its factors' law.
-    """
-
-    log_density: np.ndarray
-    mean: np.ndarray
-    spread: np.ndarray
-    noise: float
-    alpha: float = EVEN
+    log_density: np.ndarray  # (n,), log predictive density of the value
+    mean: np.ndarray  # (n,), of its latent value
+    spread: np.ndarray  # (n,), variance of that
+    noise: float  # its noise variance
+    alpha: float = EVEN  # of noise that differs, the shape of its factors' law
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
@@ -288,19 +234,10 @@ def update_held_out(
     uneven: HeldNoise = EVEN_NOISE,
     mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
 ) -> HeldOut:
-    """The estimates after the sweep of this number, counted from 0.
+    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R).
 
-    Parameters
-    ----------
-    held : HeldOut
-    sweep, burn_in : int
-    factors : (C, n_rows, R) float64
-    given : (C, n), (C, n) float64
-        What kernels take as y and theta of the entries left out.
-    likelihood : Likelihood
-    uneven : HeldNoise, optional
-    mixed : callable
-        ``mixed(log_density)``: log densities (C, n) by those of the kernels.
+    `given` (C, n) are what kernels take as y and theta of the entries left out; ``mixed(log_density)`` gives log
+    densities (C, n) by those of the kernels.
     """
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
@@ -339,16 +276,13 @@ def log_likelihoods(
 
 
 class ChainsDrawn(NamedTuple):
-    """Chains after a sweep of the burn-in: rows (C, n_rows, R), and the draws of parameters in each of C chains.
-
-    `even`: noise is taken to be the same everywhere.
-    """
+    """Chains after a sweep of the burn-in."""
 
     sweep: int
-    rows: np.ndarray
+    rows: np.ndarray  # (C, n_rows, R)
     parameters: tuple[Parameter[Any], ...]
-    draws: tuple[tuple[Any, ...], ...]
-    even: bool
+    draws: tuple[tuple[Any, ...], ...]  # of the parameters, in each of C chains
+    even: bool  # whether noise is taken to be the same everywhere
 
 
 def learn_from_held(
@@ -359,10 +293,7 @@ def learn_from_held(
     options: Any,
     told_noise: bool,
 ) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
-    """The estimates after a sweep, and the draws of parameters where these entries tell them.
-
-    `given` are what kernels take as y and theta of these entries, (C, n) each; `told_noise`: they tell the noise.
-    """
+    """The estimates after a sweep, and draws of parameters where these entries tell them (`told_noise`: the noise)."""
     C, parameters = len(now.rows), now.parameters
 
     def mixed(log_density: np.ndarray) -> np.ndarray:
@@ -387,11 +318,9 @@ def learn_from_held(
 
 
 def promising_chains(held: HeldOut, sweep: int, burn_in: int, likelihood: Likelihood) -> np.ndarray:
-    """The chains that are not far behind the best, by the variance of the values left out that their means explain.
-
-    They are compared by what is correlated with the values, of counts with their logs, so that a likelihood of any kind
-    will do, after some sweeps of the burn-in.
-    """
+    """The chains that are not far behind the best, by the variance of the values left out that their means explain."""
+    # by what is correlated with the values, of counts with their logs, so that a likelihood of any kind will do, after
+    # some sweeps of the burn-in
     trials = TRIALS if len(held.place) >= LEAST_TO_TRY_EARLY else TRIALS[1:]
     least = [gain for share, gain in trials if sweep == int(share * burn_in) > 0]
     if not least or len(held.mean) < 2:
@@ -431,10 +360,8 @@ def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), bef
 
 
 def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:
-    """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best.
-
-    It takes the place of `HeldOut.noise_ratio` where a limit hides what residuals would tell.
-    """
+    """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best."""
+    # in place of `HeldOut.noise_ratio`, where a limit hides what residuals would tell
     logz, alpha, beta = np.empty((3, len(y)))
     counted = np.flatnonzero(weights).tolist()  # what counts for nothing may not be finite
 
@@ -452,9 +379,8 @@ def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[
 def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
 
-    They are those of `before` unless the best ones gain more than one unit of log density for each weight that was
-    chosen (Akaike), and 0 for components that hardly count. A density that is no number counts as 0, and a value that
-    no component holds for possible tells nothing.
+    They are `before` unless the best ones gain more than one unit of log density for each weight that was chosen
+    (Akaike), and 0 for components that hardly count. A density that is no number counts as 0.
     """
     C, log_density = len(log_density), np.where(np.isnan(log_density), -np.inf, log_density)
     log_density = log_density[:, np.isfinite(log_density.max(axis=0))]
@@ -503,18 +429,10 @@ LAST_STEPS = 200
 
 
 class NoiseLaw(NamedTuple):
-    """How new observations differ from normal ones.
+    """How new observations differ from normal ones."""
 
-    Attributes
-    ----------
-    mass : (97,) float64
-        How likely each of `LOG_FACTORS` is, with all that are nearer to it than to others.
-    gain : (n,) float64
-        What it adds to the log predictive density of each entry left out.
-    """
-
-    mass: np.ndarray
-    gain: np.ndarray
+    mass: np.ndarray  # (97,), how likely each of `LOG_FACTORS` is, with all that are nearer to it than to others
+    gain: np.ndarray  # (n,), what it adds to the log predictive density of each entry left out
 
 
 @cache

@@ -44,7 +44,6 @@ from tensorcep.cp.posterior.belief import Draws
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.parameters.scale_mixture import GroupSums, fitted, student_logpdf
-from tensorcep.likelihoods.parameters.thresholds import Levels
 from tensorcep.priors.base import RowPrior
 from tensorcep.priors.ou_process import constant_lines
 
@@ -66,10 +65,7 @@ class ConstantLaw(NamedTuple):
 
 
 def constant_law(likelihood: Likelihood, y: np.ndarray, start: float, extent: np.ndarray | None = None) -> ConstantLaw:
-    """The law that fits values y.
-
-    `start` is the latent value where the likelihood has no parameter or is Gaussian; elsewhere a guess.
-    """
+    """The law that fits values; `start` is its latent value with no parameter or a Gaussian's, elsewhere a guess."""
     parameter = likelihood.parameter
     if parameter is None:
         return ConstantLaw(start, likelihood.default_theta)
@@ -107,10 +103,7 @@ def evidence_of_shares(model: np.ndarray, constant: np.ndarray) -> np.ndarray:
 
 
 def mean_share(evidence: np.ndarray, chosen: float = 0.0, constant: float = CONSTANT) -> float:
-    """The posterior mean of the share; `chosen` numbers of the model were chosen by the same scores (Akaike).
-
-    `constant` is the prior probability of the constant alone.
-    """
+    """The posterior mean of the share; `chosen` numbers were by the same scores (Akaike), `constant` is its prior."""
     half, n_between = 0.5 * (1.0 - constant), len(SHARES) - 2
     prior = np.concatenate([[constant], np.full(n_between, half / n_between), [half]])
     log_weight = np.log(prior) + evidence - chosen * (SHARES > 0.0)
@@ -180,10 +173,17 @@ def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
     if likelihood.levels is not None:
-        return _beside_levels(held, likelihood.levels, problem)
+        if _main_column(problem.free) is None:
+            return held
+        link = "logit" if likelihood.levels.logistic else "probit"
+        shares = shares_of(telling_values(problem, held.place)[0], likelihood.levels.n)  # of entries not left out
+        record = ordinal(link, shares)
+        law = ConstantLaw(constant_of(link, shares), record.default_theta)
+        held = _beside_law(held, law, problem._replace(likelihood=record))
+        return held._replace(constant_theta=record.levels.start) if record.levels is not None else held
     if likelihood.observes == "labels" or likelihood.censored or likelihood.is_of_rates:
-        law = _law_of_others(held, problem)
-        return held if law is None else _beside_law(held, law, problem)
+        others = _law_of_others(held, problem)
+        return held if others is None else _beside_law(held, others, problem)
     y = held.y if len(held.y) >= THRESHOLDS.fewest else telling_values(problem)[0]  # too few do not tell their square
     law = ConstantLaw(0.0, 1.0 / max(float(np.mean(y**2)), TINY))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
@@ -216,18 +216,6 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
 
 
-def _beside_levels(held: HeldOut, levels: Levels, problem: Problem) -> HeldOut:
-    """Beside the shares of the levels among the entries that were not left out."""
-    if _main_column(problem.free) is None:
-        return held
-    link = "logit" if levels.logistic else "probit"
-    shares = shares_of(telling_values(problem, held.place)[0], levels.n)
-    record = ordinal(link, shares)
-    law = ConstantLaw(constant_of(link, shares), record.default_theta)
-    found = _beside_law(held, law, problem._replace(likelihood=record))
-    return found._replace(constant_theta=record.levels.start) if record.levels is not None else found
-
-
 def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if problem.likelihood.is_of_rates else None)
     own: Any = held.weights
@@ -240,23 +228,14 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
         most = 1.0 - 1.0 / (len(held.y) + 1.0)
         return _mix(held, min(share, most), nothing, law, most)
     if problem.likelihood.censored:
-        share = min(share, _slope_beside_limit(held, law, problem.likelihood))
+        # log scores gain, too, where draws with noise of many sizes have longer tails than the constant's
+        likelihood: Any = problem.likelihood
+        noise = float(np.average(held.noise, weights=own if held.alive.size else None))
+        mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(len(held.y), 1.0 / noise))
+        flat, _ = likelihood.predict(*(np.full(len(held.y), number) for number in (law.f, 0.0, law.theta)))
+        y, mean = likelihood.back(held.y) - flat, mean - flat
+        share = min(share, 1.0 if beyond_chance(y**2 - (y - mean) ** 2) else slope_of(y, mean))
     return _mix(held, share, nothing, law)
-
-
-def _slope_beside_limit(held: HeldOut, law: ConstantLaw, likelihood: Any) -> float:
-    """The share of what is predicted beside the constant's prediction that counts, where a limit cuts values off.
-
-    Log scores gain, too, where draws with noise of many sizes have longer tails than the constant, which is normal. 1
-    where squared errors are smaller than the constant's beyond chance.
-    """
-    n, own = len(held.y), held.weights if held.alive.size else None
-    noise = float(np.average(held.noise, weights=own))
-    mean, _ = likelihood.predict(held.mean_of_all, held.spread_of_all, np.full(n, 1.0 / noise))
-    nothing, _ = likelihood.predict(np.full(n, law.f), np.zeros(n), np.full(n, law.theta))
-    y, mean = likelihood.back(held.y) - nothing, mean - nothing
-    gain = y**2 - (y - mean) ** 2
-    return 1.0 if beyond_chance(gain) else slope_of(y, mean)
 
 
 def _mix(
@@ -292,15 +271,8 @@ def _regress(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float
 def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
     """Draws of which those that do not count, evenly spread, say nothing but the constant.
 
-    Parameters
-    ----------
-    draws : Draws
-        Their rows, which are large, are changed in place.
-    held : HeldOut
-    free : (K, R) bool or None
-        Columns that are not held at 1; None when all are free.
-    prior : RowPrior or None
-        Which may say that some modes are series.
+    Their rows, which are large, are changed in place. `free` (K, R) bool tells columns that are not held at 1, None:
+    all; the rows' `prior` may say that some modes are series.
     """
     if held.share >= 1.0:
         return draws
@@ -315,22 +287,16 @@ def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: R
         one[0, column] = held.constant
     for line, (a, b) in zip(one, itertools.pairwise(offsets(draws.shape)), strict=True):
         rows[off, a:b] = line
-    unknown, theta = draws.unknown, draws.theta
-    if unknown is not None:
-        unknown[off] = one
-    if theta is not None:
-        theta = theta.copy()
-        theta[off] = held.constant_theta
-    doubt = np.where(off, held.doubt, 0.0) if held.doubt > 0.0 else None
-    drifts, uneven = draws.drifts, draws.uneven
-    if drifts is not None and prior is not None:
+    if draws.unknown is not None:
+        draws.unknown[off] = one
+    known: dict[str, Any] = {"theta": held.constant_theta, "uneven": (held.constant_theta, held.constant_shape)}
+    if draws.drifts is not None and prior is not None:
         lines = [constant_lines(own, row) for own, row in zip(prior.clocks, one, strict=True) if own is not None]
-        drifts = drifts.copy()
-        drifts[off] = np.concatenate(lines)
-    if uneven is not None:
-        uneven = uneven.copy()
-        uneven[off] = held.constant_theta, held.constant_shape
-    return draws._replace(rows=rows, unknown=unknown, theta=theta, drifts=drifts, uneven=uneven, doubt=doubt)
+        known["drifts"] = np.concatenate(lines)
+    changed = {name: getattr(draws, name).copy() for name in known if getattr(draws, name) is not None}
+    for name, own in changed.items():
+        own[off] = known[name]
+    return draws._replace(doubt=np.where(off, held.doubt, 0.0) if held.doubt > 0.0 else None, **changed)
 
 
 def _main_column(free: np.ndarray | None) -> int | None:

@@ -73,10 +73,8 @@ def is_judged_by_score(likelihood: Likelihood) -> bool:
 def _log_mass(
     likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: np.ndarray | None
 ) -> np.ndarray:
-    """Log mass of counts of this mean, at an extent of 1.
-
-    The mean of a Poisson count is e^f, its theta being 1, of negative-binomial ones theta e^f, of a trial sigma(f).
-    """
+    """Log mass of counts of this mean, at an extent of 1."""
+    # the mean of a Poisson count is e^f, its theta being 1, of negative-binomial ones theta e^f, of a trial sigma(f)
     of_trials = likelihood.extent == "trials"
     f = np.log(max(mean, 1e-300)) - (np.log(max(1.0 - mean, TINY)) if of_trials else np.log(theta))
     return ConstantLaw(f, theta).logpdf(likelihood, values, extent)
@@ -85,49 +83,25 @@ def _log_mass(
 class Standing(NamedTuple):
     """Predictions of entries before they were learned, beside a constant that is fitted to all earlier values.
 
-    Attributes
-    ----------
-    n : float
-        Entries that were predicted; beyond `RECENT` older ones count less.
-    gain, square : float
-        Sums of what each prediction gained, and of its square: in log score for labels and counts, whose errors may be
-        large where they are as expected; for real values in squared error, in units of the constant's.
-    seen : int
-        Values so far.
-    mean : float
-        Their mean.
-    warned : bool
-        Whether the user was told that nothing is gained.
-    dispersion : LogDispersion
-        Of the constant, where it has one.
-    shares : tuple of float
-        Of labels, what each share of the model beside the constant has gained
-        (`tensorcep.cp.calibration.null_model`); empty before anything was predicted.
-    extent : float
-        Sum of the extents of all values, each 1 where they have none: the mean is that of a value of extent 1.
-    spread : float
-        Mean square of what real values were apart from the mean of those before them.
-    change : float
-        The evidence that values which were impossible by what was known are those of a change (`change_after`).
-    score : float
-        Sum of the log scores of the predictions.
-    lag : float
-        By how much a fit to the entries before them predicts entries better, in log score of one, where it gains more
-        than twice as much beyond chance, by the last comparison (`tensorcep.cp.stream.cold_start`); 0 elsewhere.
+    What a prediction gained is a log score for labels and counts, whose errors may be large where they are as expected;
+    for real values a squared error, in units of the constant's.
     """
 
-    n: float = 0.0
-    gain: float = 0.0
-    square: float = 0.0
-    seen: int = 0
-    mean: float = 0.0
-    warned: bool = False
-    dispersion: LogDispersion = LogDispersion()
+    n: float = 0.0  # entries that were predicted; beyond `RECENT` older ones count less
+    gain: float = 0.0  # sum of what each prediction gained
+    square: float = 0.0  # sum of the squares of that
+    seen: int = 0  # values so far
+    mean: float = 0.0  # of these
+    warned: bool = False  # whether the user was told that nothing is gained
+    dispersion: LogDispersion = LogDispersion()  # of the constant, where it has one
+    # of labels, what each share of the model beside the constant has gained (`null_model`); empty before any prediction
     shares: tuple[float, ...] = ()
-    extent: float = 0.0
-    spread: float = 0.0
-    change: float = 0.0
-    score: float = 0.0
+    extent: float = 0.0  # sum of the extents of all values, 1 where they have none: the mean is of an extent of 1
+    spread: float = 0.0  # mean square of what real values were apart from the mean of those before them
+    change: float = 0.0  # evidence that values which were impossible by what was known are those of a change
+    score: float = 0.0  # sum of the log scores of the predictions
+    # by how much a fit to the entries before them predicts entries better, in log score of one, where it gains more
+    # than twice as much beyond chance, by the last comparison (`tensorcep.cp.stream.cold_start`); 0 elsewhere
     lag: float = 0.0
 
     @property
@@ -143,12 +117,17 @@ class Standing(NamedTuple):
         extent: np.ndarray | None = None,
         weight: np.ndarray | None = None,
     ) -> Standing:
-        """The standing after entries with these values, and extents and weights if they have some.
-
-        Of entries with weights those are judged that tell, and the mean is by weight.
-        """
+        """The standing after entries, with extents and weights if they have some: those that tell are judged."""
         if weight is not None:
-            return self._after_weighted(likelihood, values, predicted, extent, weight)
+            # which may all be light beside those before them
+            before = self.extent or float(self.seen)
+            told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
+            own, said = None if extent is None else extent[told], None if predicted is None else predicted.at(told)
+            judged = self.after(likelihood, values[told], said, own) if told.any() else self
+            each = weight * (1.0 if extent is None else extent)
+            total = before + float(each.sum())
+            mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
+            return judged._replace(mean=mean, extent=total)
         each = np.ones(len(values)) if extent is None else extent
         seen, total = self.seen + len(values), (self.extent or float(self.seen)) + float(each.sum())
         mean = self.mean + float(np.sum(values - self.mean * each)) / total
@@ -173,25 +152,6 @@ class Standing(NamedTuple):
             return found
         before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
         return found._replace(shares=tuple((before + evidence_of_shares(gain, np.zeros(len(gain)))).tolist()))
-
-    def _after_weighted(
-        self,
-        likelihood: Likelihood,
-        values: np.ndarray,
-        predicted: Predicted | None,
-        extent: np.ndarray | None,
-        weight: np.ndarray,
-    ) -> Standing:
-        """The same of entries with weights (N,), which may all be light beside those before them."""
-        before = self.extent or float(self.seen)
-        told = tells(weight) & (weight >= LEAST_TELLING * before / max(1, self.seen))
-        own = None if extent is None else extent[told]
-        said = None if predicted is None else predicted.at(told)
-        judged = self.after(likelihood, values[told], said, own) if told.any() else self
-        each = weight * (1.0 if extent is None else extent)
-        total = before + float(each.sum())
-        mean = self.mean + float(np.sum(weight * values - self.mean * each)) / total
-        return judged._replace(mean=mean, extent=total)
 
     @property
     def share(self) -> float:
@@ -230,10 +190,8 @@ class Standing(NamedTuple):
     def _gain(
         self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None, unit: float
     ) -> np.ndarray | None:
-        """What each prediction gained (n,); None where the constant leaves nothing to gain.
-
-        Squares are in units of those of the constant: of these values, or, where they are few, in this one.
-        """
+        """What each prediction gained (n,); None where the constant leaves nothing to gain."""
+        # squares are in units of those of the constant: of these values, or, where they are few, in this one
         if is_judged_by_score(likelihood):
             return np.asarray(np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST))
         apart = (values - self.mean) ** 2
@@ -265,16 +223,14 @@ class Standing(NamedTuple):
 
 def warn_of_no_gain(standing: Standing) -> None:
     """Warn that the stream learns nothing, or far less than a fit."""
+    sentence = (
+        f"the stream predicts its last {standing.n:.0f} entries no better than a constant: its factors are at their "
+        "prior; give it more entries, a larger first_batch, another rank or prior, or fit the first entries together."
+    )
     if standing.lag > 0.0:
-        warn_user(
+        sentence = (
             "the stream gains less than half of what a fit to its first entries would, beside a constant, and "
             f"{standing.lag:.2g} less in the log score of an entry: what its first batches made of the factors was not "
-            "mended; leave the prior open (prior='auto'), or give a larger first_batch.",
-            ConvergenceWarning,
+            "mended; leave the prior open (prior='auto'), or give a larger first_batch."
         )
-        return
-    warn_user(
-        f"the stream predicts its last {standing.n:.0f} entries no better than a constant: its factors are at their "
-        "prior; give it more entries, a larger first_batch, another rank or prior, or fit the first entries together.",
-        ConvergenceWarning,
-    )
+    warn_user(sentence, ConvergenceWarning)

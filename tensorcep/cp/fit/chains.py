@@ -96,7 +96,7 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
         start[:, own] = means[0][:, own]
         begun_at = plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
         sampled = Sampled(begun_at, np.arange(problem.rank))
-    begun = _burnt_in_if_finite(sampled, results, plan)
+    begun = _burnt_in(sampled, results, plan)
     if begun is None:
         return None
     if not many and not begun.stopped:
@@ -111,19 +111,23 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     return joined_draws(continued(sampled.plan, begun) if goes_on else begun, results, sampled, plan)
 
 
-def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before: Any = 0.0) -> Run:
-    """The burn-in, and what each chain and each quick fit counts at its end; `before`: quick fits, if nothing tells.
+def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before: Any = 0.0) -> Run | None:
+    """The burn-in, and what each chain and each quick fit counts at its end; None where a chain is not finite.
 
-    The `whole` plan has the column, if any does, of the constant beside which they count.
+    `before`: what quick fits do, if nothing tells. The `whole` plan has the column of the constant, if any does.
     """
     problem, (method, settings), how = sampled.plan.problem, sampled.plan.engine, sampled.plan.options._asdict()
     burn_in = settings.get_params()["burn_in"]
     how |= {"max_iter": max(1, burn_in), "stage": f"burn-in of {problem.rank} columns"}
-    begun = run(method, problem, settings, **how)
-    if begun.stopped or begun.state.held is None or not burn_in:
-        return begun
-    beside = [one.scores for one in results if one.scores is not None]
-    return begun._replace(state=with_weights(begun.state, whole.problem, settings, beside, before))
+
+    def burn() -> Run:
+        begun = run(method, problem, settings, **how)
+        if begun.stopped or begun.state.held is None or not burn_in:
+            return begun
+        beside = [one.scores for one in results if one.scores is not None]
+        return begun._replace(state=with_weights(begun.state, whole.problem, settings, beside, before))
+
+    return finite_or_none(burn)
 
 
 def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], plan: Plan) -> tuple[Sampled, Run]:
@@ -134,7 +138,7 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], 
     found = next((one for one in results if one.quick.problem.every_free.all()), None)
     if found is not None and len(found.quick.columns) < plan.problem.rank:
         other = _narrowed(found, plan, SPARE_COMPONENTS)
-        again = _burnt_in_if_finite(other, results, plan)
+        again = _burnt_in(other, results, plan)
         if again is not None and (again.stopped or _replaces(again.state.held, first)):
             return _in_few_enough(other, again, results, plan)
     believed = results[int(np.argmax(first.beside))] if first.share * first.beside.sum() > LEAST_BELIEVED else None
@@ -143,8 +147,12 @@ def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], 
         problem = believed.quick.problem._replace(start=believed.mean, seed=plan.problem.seed)
         other = Sampled(plan._replace(problem=problem), believed.quick.columns)
         before = BELIEVED_BEFORE * first.beside / first.beside.sum()
-        again = _burnt_in_if_finite(other, results, other.plan, before)
-        if again is not None and (again.stopped or _stands_in(again.state.held, first)):
+        again = _burnt_in(other, results, other.plan, before)
+        if again is not None and again.stopped:
+            return other, again
+        # chains are left that count, and all together predict as well, but for what choosing weights can gain
+        least = float(first.score.sum()) - (len(first.mean) + len(first.beside) - 1.0)
+        if again is not None and len(again.state.held.alive) and float(again.state.held.score.sum()) > least:
             return other, again
     return sampled, begun
 
@@ -153,7 +161,7 @@ def _in_few_enough(sampled: Sampled, begun: Run, results: list[QuickResult], pla
     """What was sampled, and its burn-in, in half the components as long as that predicts entries left out better."""
     while not begun.stopped:
         fewer = _halved(sampled)
-        again = None if fewer is None else _burnt_in_if_finite(fewer, results, plan)
+        again = None if fewer is None else _burnt_in(fewer, results, plan)
         if fewer is None or again is None:
             break
         held, before = again.state.held, begun.state.held
@@ -175,23 +183,9 @@ def _halved(sampled: Sampled) -> Sampled | None:
     return Sampled(sampled.plan._replace(problem=some_columns(problem, kept)), sampled.columns[kept])
 
 
-def _burnt_in_if_finite(sampled: Sampled, results: list[QuickResult], whole: Plan, *more: Any) -> Run | None:
-    """The burn-in; None where a chain leaves the range of numbers, as wild counts can make it."""
-    return finite_or_none(lambda: _burnt_in(sampled, results, whole, *more))
-
-
-def _stands_in(held: HeldOut, first: HeldOut) -> bool:
-    """Whether chains are left that count, and all together predict as well, but for what choosing weights can gain."""
-    least = float(first.score.sum()) - (len(first.mean) + len(first.beside) - 1.0)
-    return len(held.alive) > 0 and float(held.score.sum()) > least
-
-
 def _replaces(held: HeldOut, first: HeldOut) -> bool:
-    """Whether chains in fewer columns are left that count, and the first ones are not better beyond chance.
-
-    What columns add that the entries do not show is error alone.
-    """
-    gain = first.score - held.score
+    """Whether chains in fewer columns are left that count, and the first ones are not better beyond chance."""
+    gain = first.score - held.score  # what columns add that the entries do not show is error alone
     return len(held.alive) > 0 and float(gain.mean()) <= float(gain.std() / np.sqrt(len(gain)))
 
 
@@ -206,16 +200,14 @@ def _narrowed(best: QuickResult, plan: Plan, spare: int = 0) -> Sampled:
 
 
 def write_in(rows: np.ndarray, columns: np.ndarray, free: np.ndarray, out: np.ndarray) -> None:
-    """Write rows (n, m, Q) in some columns (Q,) to `out` (n, m, R): in the others they are 0, in clamped ones 1.
-
-    Draws of a quick fit's Gaussian hold clamped columns at 1 to six digits only. `free` (m, R) tells of every row.
-    """
+    """Write rows (..., m, Q) in some columns (Q,) to `out` (..., m, R): 0 in others, and 1 where not `free` (m, R)."""
+    # draws of a quick fit's Gaussian hold clamped columns at 1 to six digits only
     if len(columns) < out.shape[-1]:
         out[...] = 0.0
         out[..., columns] = rows
     else:
         out[...] = rows
-    out[:, ~free] = 1.0
+    out[..., ~free] = 1.0
 
 
 def _lines(lines: np.ndarray, columns: np.ndarray, problem: Problem) -> np.ndarray:
@@ -232,13 +224,10 @@ def in_all_columns(sampled: Run, of: Sampled, problem: Problem) -> Run:
     if len(of.columns) < problem.rank:
         sizes = (*known.shape[:3], problem.rank)
         known, more = room_for_draws(sizes, 0 if unknown is None else len(free), known.dtype)
-        of_rows = problem.rows_free
-        for c, rows in enumerate(draws.rows):
-            write_in(rows, of.columns, of_rows, known[c])
+        write_in(draws.rows, of.columns, problem.rows_free, known)
         if draws.unknown is not None:
             unknown = more
-            for c, rows in enumerate(draws.unknown):
-                write_in(rows, of.columns, free, more[c])
+            write_in(draws.unknown, of.columns, free, more)
     drifts = None if draws.drifts is None else _lines(draws.drifts, of.columns, problem)
     draws = draws._replace(rank=problem.rank, rows=known, unknown=unknown, drifts=drifts)
     held = None if sampled.state is None else sampled.state.held
@@ -276,7 +265,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
     if own is not None:
         free = whole.rows_free
         for row, out in zip(rows, known, strict=False):
-            write_in(row[None], of.columns, free, out[None])
+            write_in(row, of.columns, free, out)
         # learned priors have unknown rows, and without these there are no quick fits
         write_in(own.unknown.reshape(n, len(whole.shape), -1), of.columns, whole.every_free, unknown[:n])
         drifts = None if own.drifts is None else _lines(own.drifts, of.columns, whole)
@@ -299,10 +288,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
 def _draws_of(
     found: QuickResult, plan: Plan, noise_ratio: float, known: np.ndarray, unknown: np.ndarray
 ) -> Draws | None:
-    """Draws of a quick fit given all entries, whose rows are written to `known` (n, n_rows, R) and `unknown`.
-
-    None where that posterior leaves the finite numbers.
-    """
+    """Draws of a quick fit given all entries, rows in `known` (n, n_rows, R) and `unknown`; None if not finite."""
     columns, whole = found.quick.columns, plan.problem
     posterior = refitted(found, plan)
     if posterior is None:

@@ -22,7 +22,6 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior, Result
 from tensorcep.priors.base import ModePrior
-from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.ou_process import laws_of, laws_of_mode
 
@@ -98,28 +97,7 @@ def with_pairs(problem: Problem, pairs: Pairs) -> Problem:
     rows = np.concatenate([entries.rows, pairs.of_entry[:, None] + entries.offsets[-1:].astype(np.int32)], axis=1)
     rows[entries.weight[:, None].repeat(len(shape), axis=1) == 0.0] = 0
     chunks = chunk_starts(len(entries.permutation), len(shape), len(rows), int(first[-1]))
-    return problem._replace(
-        entries=entries._replace(rows=rows, offsets=first, chunk_start=chunks),
-        shape=shape,
-        rank=problem.rank + 1,
-        prior=_prior(problem, pairs, free),
-        start=_with_start(problem.start, pairs),
-        free=free,
-    )
-
-
-def _with_start(start: np.ndarray | None, pairs: Pairs) -> np.ndarray | None:
-    """Row means to start from: deviations begin at 0."""
-    if start is None:
-        return None
-    whole = np.ones((len(start) + len(pairs.row), start.shape[1] + 1))
-    whole[: len(start), :-1], whole[len(start) :, -1] = start, 0.0
-    return whole
-
-
-def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> PriorByMode:
-    """The problem's prior, with that of the pairs: a series for each row that deviates."""
-    prior: Any = problem.prior
+    prior: Any = problem.prior  # and for the pairs a series for each row that deviates
     R, K = problem.rank, len(problem.shape)
     # deviations begin small, as the law of their scale has it where all are 0: what the rest can explain it finds first
     new_row = np.zeros((R + 1) * (R + 2) // 2), np.append(np.full(R, CLAMPED), 0.0)
@@ -132,12 +110,27 @@ def _prior(problem: Problem, pairs: Pairs, free: np.ndarray) -> PriorByMode:
         whole = np.concatenate([lines, np.tile(last, (len(lines), 1))], axis=1)
         n = 1 if len(lines) == K else len(pairs.row)
         parts.append(np.concatenate([whole, np.tile(own, (n, 1))]))
-    mean, scale = np.ones(free.shape), np.full(free.shape, pairs.scale)
+    mean, scale, clock = np.ones(free.shape), np.full(free.shape, pairs.scale), pairs.of.clock
     mean[:K, :R], scale[:K, :R], mean[-1, -1] = prior.mean, prior.scale, 0.0
-    clock = pairs.of.clock
     own_clock = clock._replace(times=pairs.time, groups=pairs.row, period=0.0, phases=np.zeros(1), order=())
     known = {"designs": (*prior.designs, None) if prior.designs else (), "clocks": (*prior.clocks, own_clock)}
-    return replace(prior, Lam=parts[0], eta=parts[1], mean=mean, scale=scale, free=free, **known)
+    return problem._replace(
+        entries=entries._replace(rows=rows, offsets=first, chunk_start=chunks),
+        shape=shape,
+        rank=R + 1,
+        prior=replace(prior, Lam=parts[0], eta=parts[1], mean=mean, scale=scale, free=free, **known),
+        start=_with_start(problem.start, pairs),
+        free=free,
+    )
+
+
+def _with_start(start: np.ndarray | None, pairs: Pairs) -> np.ndarray | None:
+    """Row means to start from: deviations begin at 0."""
+    if start is None:
+        return None
+    whole = np.ones((len(start) + len(pairs.row), start.shape[1] + 1))
+    whole[: len(start), :-1], whole[len(start) :, -1] = start, 0.0
+    return whole
 
 
 def told_apart(found: Result, problem: Problem, pairs: Pairs) -> Result:

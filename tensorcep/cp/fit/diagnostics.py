@@ -9,17 +9,8 @@ from scipy.special import softmax
 
 from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
+from tensorcep.cp.calibration import null_model
 from tensorcep.cp.calibration.holdout import gain_of_constant
-from tensorcep.cp.calibration.null_model import (
-    CONSTANT,
-    CONSTANT_OF_LABELS,
-    MOST_DOUBT,
-    ConstantLaw,
-    constant_law,
-    evidence_of_shares,
-    mean_share,
-    slope_of,
-)
 from tensorcep.cp.fit.run import scored_few
 from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
@@ -37,10 +28,9 @@ from tensorcep.cp.model.subsets import (
     telling_values,
 )
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, with_doubt
+from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate
 from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.targets.base import Target
-from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
 
 # Variance of latent values that a Gaussian posterior of few entries lacks, by what it says of entries left out.
@@ -62,27 +52,31 @@ LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0
 
 
 def doubt_of(
-    told: LeftOut, scores: tuple[np.ndarray, np.ndarray], law: ConstantLaw, problem: Problem, noise: float | None
+    told: LeftOut,
+    scores: tuple[np.ndarray, np.ndarray],
+    law: null_model.ConstantLaw,
+    problem: Problem,
+    noise: float | None,
 ) -> float:
     """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given.
 
-    `scores` (n,) each are their log scores by it and by the constant `law`; `noise` is the fit's standard deviation of
-    Gaussian noise, which holds the doubt, None of others.
+    `scores` are theirs by it and by the constant `law`; `noise` is the fit's standard deviation of Gaussian noise,
+    which holds the doubt, None of others.
     """
     off = told.mean - known_at(problem, told.place) - law.f
-    before = CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else CONSTANT
-    share = mean_share(evidence_of_shares(*scores), constant=before)
+    before = null_model.CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else null_model.CONSTANT
+    share = null_model.mean_share(null_model.evidence_of_shares(*scores), constant=before)
     if problem.noise_prior is not None and not problem.likelihood.censored:
         # scores gain by another spread, too; the slope, by the signs of what are next to constants
-        share = min(share, slope_of(problem.entries.y.ravel()[told.place] - law.f, off))
+        share = min(share, null_model.slope_of(problem.entries.y.ravel()[told.place] - law.f, off))
     square, own = float(np.mean(off**2)), float(np.mean(told.variance))
     beside, most = _about_constant(law, problem, square + own), np.inf
     if noise is not None:
-        beside, most = MOST_DOUBT / law.theta, MOST_DOUBT * noise**2
+        beside, most = null_model.MOST_DOUBT / law.theta, null_model.MOST_DOUBT * noise**2
     return float(np.clip((1.0 - share) * (beside + square - own), 0.0, most))
 
 
-def _about_constant(law: ConstantLaw, problem: Problem, otherwise: float) -> float:
+def _about_constant(law: null_model.ConstantLaw, problem: Problem, otherwise: float) -> float:
     """The mean square of latent values about the constant where nothing is known of them but what values they have."""
     likelihood = problem.likelihood
     if likelihood.observes == "labels":
@@ -131,7 +125,10 @@ def with_calibrated(
     belief = fitted.belief
     own = latent(belief, rows_of(plan.problem.entries, _spread_places(plan.problem)))[1].mean()
     wide = belief._replace(doubt=np.full(belief.size, doubt))
-    calibrated = fitted._replace(posterior=with_doubt(result.posterior, doubt), belief=wide)
+    found_by = result.posterior
+    members = [one._replace(doubt=doubt) for one in getattr(found_by, "members", (found_by,))]
+    posterior = Mixture(tuple(members)) if isinstance(found_by, Mixture) else members[0]
+    calibrated = fitted._replace(posterior=posterior, belief=wide)
     factor = float((own + doubt) / own)
     return calibrated, found._replace(widened=factor, n_widened_by=len(told.place))
 
@@ -182,8 +179,8 @@ def _scores(
 ) -> dict[str, Any]:
     """Mean log scores of entries by the fit and by a constant, and the standard error of their difference.
 
-    `told` has the scores of entries that the fit, or one like it, was not given; None where there are none. `tails`
-    tells whether it also has what they say of noise that is not normal, which the constant is then given as well.
+    `told` has the scores of entries that the fit, or one like it, was not given; `tails`: and what they say of noise
+    that is not normal, which the constant is then given as well.
     """
     problem, likelihood = plan.problem, plan.problem.likelihood
     y = problem.entries.y.ravel()[place]
@@ -212,11 +209,13 @@ def _scores(
 
 def _beside_constant(
     target: Target, plan: Plan, place: np.ndarray, score: np.ndarray, told: Any
-) -> tuple[tuple[np.ndarray, np.ndarray], ConstantLaw]:
+) -> tuple[tuple[np.ndarray, np.ndarray], null_model.ConstantLaw]:
     """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
     problem, likelihood = plan.problem, plan.problem.likelihood
     others, rest = telling_values(problem, None if told is None else place)
-    law = constant_law(likelihood, others, target.intercept(plain_values(others, likelihood, rest), likelihood), rest)
+    law = null_model.constant_law(
+        likelihood, others, target.intercept(plain_values(others, likelihood, rest), likelihood), rest
+    )
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     y = problem.entries.y.ravel()[place]
     return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law
@@ -233,6 +232,16 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
     likelihood, theta = state.predictive_at(place, problem)
+    # the share of the variance of new observations that lies between the halves of the chains
+    half, latents = draws.shape[1] // 2, draws + known_at(problem, place)
+    halves = np.concatenate([latents[:, :half], latents[:, -half:]])[:, :: -(-half // PREDICTED_DRAWS)]
+    each = np.broadcast_to(np.concatenate([theta, theta])[:, None], halves.shape)
+    mean, variance = likelihood.predict(halves.ravel(), np.zeros(halves.size), each.ravel())
+    mean, variance = mean.reshape(halves.shape), variance.reshape(halves.shape)
+    weights = weights / weights.sum()
+    share, of_halves = 0.5 * np.concatenate([weights, weights]), mean.mean(axis=1)
+    between = share @ (of_halves - share @ of_halves) ** 2
+    within = share @ (mean.var(axis=1) + variance.mean(axis=1))
     return {
         "n_chains": n_chains,
         "r_hat": found.max(),
@@ -240,25 +249,8 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
         "above_1_1": np.mean(found > 1.1),
         "effective_size": np.median(sizes),
         "least_effective_size": sizes.min(),
-        "disagreement": _disagreement(likelihood, theta, draws + known_at(problem, place), weights / weights.sum()),
+        "disagreement": float(between.mean() / (between + within).mean()),
     }
-
-
-def _disagreement(likelihood: Likelihood, theta: np.ndarray, draws: np.ndarray, weights: np.ndarray) -> float:
-    """The share of the variance of new observations that lies between the halves of the chains.
-
-    Latent values are (C, D, n), the likelihood's parameter is (C, n), the weights of the chains are (C,).
-    """
-    half = draws.shape[1] // 2
-    halves = np.concatenate([draws[:, :half], draws[:, -half:]])[:, :: -(-half // PREDICTED_DRAWS)]
-    each = np.broadcast_to(np.concatenate([theta, theta])[:, None], halves.shape)
-    mean, variance = likelihood.predict(halves.ravel(), np.zeros(halves.size), each.ravel())
-    mean, variance = mean.reshape(halves.shape), variance.reshape(halves.shape)
-    share = 0.5 * np.concatenate([weights, weights])
-    of_halves = mean.mean(axis=1)
-    between = share @ (of_halves - share @ of_halves) ** 2
-    within = share @ (mean.var(axis=1) + variance.mean(axis=1))
-    return float(between.mean() / (between + within).mean())
 
 
 def _noise(result: Run) -> dict[str, Any]:
@@ -268,22 +260,20 @@ def _noise(result: Run) -> dict[str, Any]:
         if posterior.theta is None or not state.learns_precision:
             return {}
         sd = posterior.theta.ravel() ** -0.5
-        found = _noise_of(sd.mean(), sd.std(), "held-out" if state.own.told_noise else "sampled")
+        source = "held-out" if state.own.told_noise else "sampled"
+        found = {"noise_sd": sd.mean(), "noise_sd_error": sd.std(), "noise_source": source}
         if posterior.factors is None:
             return found
         precision = (posterior.theta[..., 0] * posterior.factors).reshape(-1, 1)
         zero = np.zeros_like(precision)
         return found | {"noise_half": float(mixture_quantile(0.75, zero, zero, precision)[0])}
     if isinstance(posterior, PointEstimate):
-        return {} if posterior.theta is None else _noise_of(posterior.theta**-0.5, None, "point")
+        return {} if posterior.theta is None else {"noise_sd": posterior.theta**-0.5, "noise_source": "point"}
     members = posterior.members if isinstance(posterior, Mixture) else (posterior,)
     noises = [member.noise for member in members if member.noise is not None]
     if not noises:
         return {}
     # to first order; 1 / tau has a relative standard deviation of a^-1/2
     sd, own = np.array([(noise.variance**0.5, 0.5 * noise.a**-0.5) for noise in noises]).T
-    return _noise_of(sd.mean(), np.sqrt(np.mean((sd * own) ** 2) + sd.var()), "approximate")
-
-
-def _noise_of(sd: float, error: float | None, source: str) -> dict[str, Any]:
-    return {"noise_sd": sd, "noise_sd_error": error, "noise_source": source}
+    error = np.sqrt(np.mean((sd * own) ** 2) + sd.var())
+    return {"noise_sd": sd.mean(), "noise_sd_error": error, "noise_source": "approximate"}

@@ -17,14 +17,14 @@ from tensorcep.core.arrays import LEAF, on_scratch
 from tensorcep.core.checks import check_flag, fail_value, warn_user
 from tensorcep.core.loop import Run, current_host
 from tensorcep.cp.fit.diagnostics import diagnose, with_calibrated
-from tensorcep.cp.fit.refit import Kept, fixed_fit, of_entries_left, warm_start
+from tensorcep.cp.fit.refit import FromMessages, Kept, fixed_fit, from_earlier, warm_start
 from tensorcep.cp.fit.run import last_change
 from tensorcep.cp.fit.select import plan_fit, select
 from tensorcep.cp.fitted.model import FitResult, FittedModel, rows_of_posterior
-from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, lines_among, warn_of_labels
+from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, lines_among
 from tensorcep.cp.inputs.side_information import lost_knowledge
 from tensorcep.cp.inputs.weights import weighted_entries
-from tensorcep.cp.model.columns import free_columns
+from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import resolve
@@ -33,7 +33,7 @@ from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.io.chunks import are_files
-from tensorcep.entries.labels import Labels
+from tensorcep.entries.labels import Labels, why_not_stored
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame, column_apart, split_given, warn_of_modes
 from tensorcep.priors.fixed import Prior
@@ -51,15 +51,14 @@ def result_of(
     earlier: Mapping[str, Any] = NOTHING,
     **fields: Any,
 ) -> FitResult:
-    """What a run of a plan leaves.
+    """What a run of a plan leaves; FloatingPointError if it is not finite.
 
-    `coding` are facts of how entries are coded, beside those that the plan decided; `earlier` those of the fit that it
-    goes on from, as far as neither says others. Raises FloatingPointError if it is not finite.
+    `coding` are facts of how entries are coded; `earlier` those of a fit that it goes on from, if none says others.
     """
-    known, posterior = plan.facts.decided, run.posterior
-    mean, cov = unseen_moments(posterior, plan.facts.prior)
+    known, posterior = plan.decided, run.posterior
+    mean, cov = unseen_moments(posterior, plan.prior)
     made: dict[str, Any] = {
-        "rows": rows_of_posterior(posterior, plan.facts.labels, mean, cov),
+        "rows": rows_of_posterior(posterior, plan.labels, mean, cov),
         "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
         **{name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")},
         **{name: known[f"_{name}"] for name in ("features", "series", "expected")},
@@ -87,10 +86,7 @@ def read_call(
     memory: Any,
     extents: Any,
 ) -> Read:
-    """The entries of a call of `fit`, where they are to lie, with what they weigh, their exposures, and their coding.
-
-    `before` is the result of an earlier fit, if there is one. Input that is not allowed is refused.
-    """
+    """The entries of a call of `fit`, where they are to lie, with what they weigh, their exposures, and coding."""
     others = {"fixed_modes": fixed_modes, "sample_weight": sample_weight, **({} if scratch is None else extents)}
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)
@@ -115,38 +111,30 @@ def read_call(
 def resolve_call(
     spec: FitSpec, before: FitResult | None, read: Read, warm: Any, fixed_modes: Any
 ) -> tuple[Read, Plan, Plan, bool]:
-    """What `run_ready` takes of a fit to these entries: from the prior, an earlier one's factors, or with its rows.
-
-    With weights or fixed modes messages mean nothing: none are kept. Parameters and values that are not allowed are
-    refused before anything is run.
-    """
+    """What `run_ready` takes of a fit to these entries: from the prior, an earlier one's factors, or with its rows."""
     warm = check_flag("warm_start", warm)
     if fixed_modes is not None:
         entries, plan, start = fixed_fit(spec, before, read, fixed_modes)
         return read._replace(entries=entries), plan, start, False
     is_plain = read.power is None and read.extent is None
-    how: dict[str, Any] = {"extent": read.extent, "power": read.power, "limit": read.limit if is_plain else None}
+    how: dict[str, Any] = {"extent": read.extent, "power": read.power, "limit": read.place.limit if is_plain else None}
     plan = select(resolve(spec.knowing(read.coding), read.entries, read.source, **how))
     start = warm_start(spec, before, read.entries, plan) if warm and before is not None else plan
     return read, plan, start, is_plain
 
 
 def run_ready(
-    spec: FitSpec,
-    read: Read,
-    plan: Plan,
-    start: Plan,
-    keeps: bool,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
+    spec: FitSpec, read: Read, plan: Plan, start: Plan, keeps: bool, earlier: Mapping[str, Any] = NOTHING, **fields: Any
 ) -> tuple[FitResult, Callable[[], None]]:
     """The result of a fit that is decided, and what warns of its end once the result is in its place.
 
     It is run by `start`, which is the plan, or goes on from rows or messages of an earlier fit. `keeps`: whether
-    messages may be kept to be divided out. Raises FloatingPointError if the result is not finite.
+    messages may be kept to be divided out.
     """
     coords, values, _, labels = read.entries
-    warn_of_labels(labels)
+    for reason in (why_not_stored(found, k) for k, found in enumerate(labels)):
+        if reason is not None:
+            warn_user(f"{reason} Without that the fit goes on, but its model cannot be saved.", UserWarning)
     keeps = keeps and bool(getattr(plan.engine.settings, "keep_messages", False))
     if keeps:
         plan, start = plan.of_one_member(), start.of_one_member()
@@ -171,7 +159,7 @@ def run_ready(
 
     known, source = {"cells": fitted_cells(plan), "sampled": None}, read.source
     if isinstance(source, SparseTensor) and source.sampled is not None:  # zeros that were drawn
-        known["sampled"] = coords_to_predict(source.select(source.sampled), plan.facts.labels).astype(np.int32)
+        known["sampled"] = coords_to_predict(source.select(source.sampled), plan.labels).astype(np.int32)
     return found.changed(**{"rows": rows, "kept": kept, **known, "diagnostics": health, **fields}), tell
 
 
@@ -256,28 +244,22 @@ def entries_of_fit(model: FittedModel, data: Any, y: Any) -> Kept:
         fail_value("data= needs the values of its entries: pass y, or a SparseTensor.")
     coords = coords_to_predict(table, model.fit.labels)
     known = ((coords >= 0) & (coords < model.fit.shape)).all(axis=1)
-    _check_entries(model, coords[known])
-    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
-    return Kept(coords[known], coded[known], data, None)
-
-
-def _check_entries(model: FittedModel, coords: np.ndarray) -> None:
-    """Refuse entries that are none of the fit's, by their cells and their number, as far as these are known."""
-    n, cells = int(model.fit.n_samples_seen), model.fit.cells
-    if model.fit.stream is not None:
-        return
+    coords, n, cells = coords[known], int(model.fit.n_samples_seen), model.fit.cells
     what = "data= must hold the entries of the fit, without those that were forgotten since"
-    if cells is not None:
+    if model.fit.stream is None and cells is not None:
         others, lost = ~lines_among(coords, cells), ~lines_among(cells, coords)
         if others.any() or lost.any():
             fail_value(
                 f"{what}; got {int(others.sum())} entries of other cells, and none of {int(lost.sum())} of the "
                 f"{len(cells)} cells of the fit; pass these, or fit again."
             )
-    if len(coords) != n and (cells is None or len(cells) <= n):  # rows that with_rows added are not counted
+    # rows that with_rows added are not counted
+    if model.fit.stream is None and len(coords) != n and (cells is None or len(cells) <= n):
         fail_value(
             f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit again."
         )
+    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
+    return Kept(coords, coded[known], data, None)
 
 
 def refit_without(
@@ -305,7 +287,12 @@ def refit_without(
     free, earlier = free_columns(fit.interactions, len(fit.shape)), fit.observation.facts
     left = Read((coords, held.values[~gone], *rows_left(fit, dropped)), None, None, {}, held.source)
     plan = plan_fit(spec.knowing(earlier), left.entries, held.source)
-    begin = of_entries_left(plan, held, ~gone, start, free)
+    if held.state is None:
+        begin = from_earlier(plan, start, free)
+    elif free_problem(plan.problem).rank != held.state.rows.eta.shape[1]:  # it has not the columns of the messages
+        begin = plan
+    else:
+        begin = plan._replace(policy=FromMessages(plan.policy.starts, kept=held, left=~gone))
     result, tell = run_ready(spec, left, plan, begin, True, earlier, sampled=zeros)
     how = "messages divided out" if held.state is not None else "fitted again from the factors"
     record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(result.n_iter)}

@@ -22,7 +22,7 @@ from tensorcep.cp.fitted.predict import latent
 from tensorcep.cp.inputs.coordinates import Entries, Read, matching_modes, mode_of, names_of, names_of_modes
 from tensorcep.cp.inputs.side_information import check_no_deviations, described, is_local
 from tensorcep.cp.messages.engine import Messages, MessageState, latent_values, with_noise_messages
-from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
+from tensorcep.cp.methods import methods_with, refuse_unable
 from tensorcep.cp.model.columns import CLAMPED, free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, refresh_rows, rows_at_prior, with_seen_rows
@@ -38,16 +38,8 @@ from tensorcep.priors.base import conditional_of_modes, of_rows, per_row
 COMPARED, MOST_LEFT = 2000, 0.1
 
 
-def must_be_summed_up(fit: FitResult) -> bool:
-    """Whether a model was fitted by a method that learns no streams."""
-    return fit.stream is None and not METHODS[fit.method].capabilities.streams
-
-
 def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> FitResult:
-    """A result that goes on as a stream by CEP, from the Gaussians that a result is or comes to.
-
-    `max_iter` is the parameter; `what` goes on from it, for the error if no Gaussians of the rows say what it says.
-    """
+    """A result that goes on as a stream by CEP, from Gaussians that it is or comes to; `what` goes on, in errors."""
     fit = fit.changed()  # what is made of the factors here is not the model's
     result = first_member(fit.posterior)
     if isinstance(result, PointEstimate):
@@ -64,8 +56,8 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
 def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, np.ndarray, np.ndarray]:
     """A Gaussian of every row that says what draws say; mean (K, R) and covariance (K, R, R) of unknown rows.
 
-    Draws are aligned, and each row gets the mean and covariance of those that have the same components. That says what
-    all draws say only where these agree on the components; where it misses much of it, it is refused.
+    Each row gets the mean and covariance of the aligned draws that have the same components. Where these do not agree
+    on the components that misses much, and is refused.
     """
     free = free_columns(fit.interactions, len(fit.shape))
     if fit.likelihood.levels is not None:  # thresholds are learned anew
@@ -121,10 +113,7 @@ def _unknown_rows(draws: Draws, belief: Components, found: Aligned, free: np.nda
 
 
 def _proper(cov: np.ndarray, n_draws: int) -> np.ndarray:
-    """Covariances (n, d, d) of few draws made positive definite: correlations count as one more draw per column less.
-
-    No variance is below that of a clamped column.
-    """
+    """Covariances (n, d, d) of few draws made positive definite, no variance below that of a clamped column."""
     d = cov.shape[1]
     variance = np.maximum(np.diagonal(cov, axis1=1, axis2=2), 1.0 / CLAMPED)
     cov = cov * (max(0, n_draws - 1) / (max(0, n_draws - 1) + d))
@@ -180,33 +169,29 @@ class FromMessages(MultiStart):
 
     def run(self, plan: Plan) -> Run:
         """Run a plan for the entries that are left."""
+        old, (method, settings) = self.kept.state, plan.engine
+        problem, in_free = plan.problem, with_seen_rows(free_problem(plan.problem))
         with threads_of(plan.options.n_threads) as executor:
-            state = _state_without(self.kept.state, self.left, plan, executor)
-        method, settings = plan.engine
-        return run(method, plan.problem, settings, state=state, done=state.sweeps, **plan.options._asdict())
-
-
-def _state_without(old: MessageState, left: np.ndarray, plan: Plan, executor: Any) -> MessageState:
-    problem, in_free = plan.problem, with_seen_rows(free_problem(plan.problem))
-    new: MessageState = plan.engine.method.init(problem, plan.engine.settings, executor)
-    places = np.flatnonzero(left)
-    messages = Messages(*(_chosen(part, places, like) for part, like in zip(old.messages, new.messages, strict=True)))
-    prior = initial_prior(in_free)
-    modes = old.hyper.now.modes
-    if modes is not None:
-        prior = conditional_of_modes(modes, prior.seen)
-        eta = of_rows(prior.eta, in_free.prior, modes, problem.shape, natural=True)
-        prior = prior._replace(eta=eta)
-    rows, n = rows_at_prior(in_free), len(places)
-    to = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n].ravel()
-    for line, part, sent in ((prior.Lam, rows.Lam, messages.Lam), (prior.eta, rows.eta, messages.eta)):
-        part[:] = per_row(line, problem.shape)
-        np.add.at(part, to, _by_entry(sent)[:n].reshape(len(to), -1))
-    refresh_rows(rows, 0, len(rows.good), executor)
-    hyper = new.hyper._replace(now=prior, max_variance=old.hyper.max_variance)
-    laws = with_noise_messages(new.own.parameters, old.parameters, float(messages.a.sum()), float(messages.b.sum()))
-    state = MessageState(rows, hyper, laws, new.own, old.sweeps)
-    return state.put(messages=messages, f=latent_values(rows.mean, problem, executor))
+            new: MessageState = method.init(problem, settings, executor)
+            places = np.flatnonzero(self.left)
+            parts = zip(old.messages, new.messages, strict=True)
+            messages = Messages(*(_chosen(part, places, like) for part, like in parts))
+            prior, modes = initial_prior(in_free), old.hyper.now.modes
+            if modes is not None:
+                prior = conditional_of_modes(modes, prior.seen)
+                prior = prior._replace(eta=of_rows(prior.eta, in_free.prior, modes, problem.shape, natural=True))
+            rows, n = rows_at_prior(in_free), len(places)
+            to = problem.entries.rows.transpose(0, 2, 1).reshape(-1, len(problem.shape))[:n].ravel()
+            for line, part, sent in ((prior.Lam, rows.Lam, messages.Lam), (prior.eta, rows.eta, messages.eta)):
+                part[:] = per_row(line, problem.shape)
+                np.add.at(part, to, _by_entry(sent)[:n].reshape(len(to), -1))
+            refresh_rows(rows, 0, len(rows.good), executor)
+            hyper = new.hyper._replace(now=prior, max_variance=old.hyper.max_variance)
+            told = float(messages.a.sum()), float(messages.b.sum())
+            laws = with_noise_messages(new.own.parameters, old.parameters, *told)
+            state = MessageState(rows, hyper, laws, new.own, old.sweeps)
+            state = state.put(messages=messages, f=latent_values(rows.mean, problem, executor))
+        return run(method, problem, settings, state=state, done=state.sweeps, **plan.options._asdict())
 
 
 def _by_entry(part: np.ndarray) -> np.ndarray:
@@ -225,18 +210,6 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
     return new
 
 
-def of_entries_left(plan: Plan, kept: Kept, left: np.ndarray, rows: np.ndarray, free: np.ndarray) -> Plan:
-    """The plan of the entries that are left, (N,) bool: from the messages, or the rows where there are none, or anew.
-
-    `rows` (n_rows, R) are of columns that are `free` (K, R) in some modes.
-    """
-    if kept.state is None:
-        return from_earlier(plan, rows, free)
-    if free_problem(plan.problem).rank != kept.state.rows.eta.shape[1]:  # it has not the columns of the messages
-        return plan
-    return plan._replace(policy=FromMessages(plan.policy.starts, kept=kept, left=left))
-
-
 def from_earlier(plan: Plan, rows: np.ndarray, free: np.ndarray) -> Plan:
     """The plan from rows (n_rows, R) of an earlier fit; anew where its columns are not those of these rows."""
     return plan.from_rows(rows) if np.array_equal(plan.problem.every_free, free) else plan
@@ -247,11 +220,7 @@ MOST_DRAWS = 200
 
 
 def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: Any) -> tuple[Entries, Plan, Plan]:
-    """The entries in the model's rows, the plan of a fit to them, and the one to run, in which rows of modes stay.
-
-    Refused where there is no earlier fit, it has no posterior, the method cannot leave rows, or a row that is to stay
-    is not known.
-    """
+    """The entries in the model's rows, the plan of a fit to them, and the one to run, in which rows of modes stay."""
     if before is None:
         fail_value("fixed_modes names modes of an earlier fit of this estimator, but it is not fitted; fit it first.")
     if is_local(spec.prior):

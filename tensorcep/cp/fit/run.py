@@ -19,15 +19,7 @@ from tensorcep.core.executor import threads_of
 from tensorcep.core.loop import Callback, LeftOut, Run, run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.holdout import Beside, held_out_places
-from tensorcep.cp.fit.validation import (
-    ASK_EVERY,
-    EarlyStopping,
-    finite_or_none,
-    has_finite_rows,
-    scored_run,
-    scores_of,
-    without,
-)
+from tensorcep.cp.fit.validation import ASK_EVERY, EarlyStopping, finite_or_none, scored_run, scores_of, without
 from tensorcep.cp.fitted.alignment import layout_of, shared_scales
 from tensorcep.cp.init.residual import (
     NOTHING,
@@ -50,7 +42,7 @@ from tensorcep.cp.model.subsets import (
     telling,
     telling_values,
 )
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, Policy, QuickFit
 from tensorcep.cp.posterior.belief import GammaNoise, Mixture, PointEstimate, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -65,7 +57,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class MultiStart:
+class MultiStart(Policy):
     """The best of several starts goes on; several such fits are mixed.
 
     The first start comes from the spectra of the data, where the plan has the columns for that, and from those of what
@@ -75,12 +67,6 @@ class MultiStart:
     more than so many numbers can gain by chance has not found what is there, and is left out. Costs the sweeps of all
     trials, and those of every member.
     """
-
-    starts: tuple[np.ndarray | None, ...]  # row means (n_rows, R), of one member after the other; None is the prior's
-    members: int = 1
-    spectral: bool = False  # whether the first start is to come from the spectra of the data
-    one_at_a_time: bool = False  # whether no state waits while another start is tried, since states are large
-    quick_fits: tuple[QuickFit, ...] = ()  # fits that go first, by policies that have them
 
     def run(self, plan: Plan) -> Run:
         """Run a plan."""
@@ -141,20 +127,15 @@ def with_best_weight(plan: Plan, place: np.ndarray) -> tuple[Plan, LeftOut | Non
 
 
 def scored_without(plan: Plan, place: np.ndarray, afresh: bool = False) -> LeftOut | None:
-    """What the plan's fit without the entries at these places says of them; None where it finds no numbers.
-
-    Where it begins `afresh`, its spectral start does not know them either.
-    """
+    """What the plan's fit without the entries at these places says of them; None where it finds no numbers."""
     some = plan._replace(problem=without(plan.problem, place)).unseen()
-    some = some.started_at(start_of_spectra(some)) if afresh else some
+    some = some.started_at(start_of_spectra(some)) if afresh else some  # spectra that do not know them either
     return scored_run(plan, place, lambda: run_starts(some))
 
 
 def overfit(problem: Problem) -> float:
-    """What the mean log score of training entries gains at most where fits of so many numbers follow the noise.
-
-    Half a nat per number, as the chi-square law of the likelihood ratio says.
-    """
+    """What the mean log score of training entries gains at most where fits of so many numbers follow the noise."""
+    # half a nat per number, as the chi-square law of the likelihood ratio says
     numbers = int(np.array(problem.shape) @ problem.every_free.sum(axis=1))
     return 0.5 * numbers / max(1, number_telling(problem))
 
@@ -171,8 +152,8 @@ def start_of_spectra(plan: Plan) -> np.ndarray | None:
     with threads_of(plan.options.n_threads) as executor:
         problem = with_spectral_start(problem, spare, executor)
         for _ in range(ROUNDS):
-            shown = PointEstimate(problem.shape, problem.rank, np.asarray(problem.start), None, seen_rows(problem))
-            more = with_more_components(problem, shown.components(), False, executor)
+            found = PointEstimate(problem.shape, problem.rank, np.asarray(problem.start), None, seen_rows(problem))
+            more = with_more_components(problem, found.components(), False, executor)
             if more is None:
                 break
             problem = more
@@ -180,11 +161,7 @@ def start_of_spectra(plan: Plan) -> np.ndarray | None:
 
 
 def run_starts(plan: Plan, *done: Run) -> Run:
-    """Run every member of a plan, each from the best of its starts, and mix what they and members before them found.
-
-    A callback that stops one run stops all. Members that leave the range of numbers are left out; if all do, the first
-    error (FloatingPointError, LinAlgError) is raised.
-    """
+    """Run every member of a plan, each from the best of its starts, and mix the finite ones and those before them."""
     method, settings = plan.engine
     members, starts, trial_sweeps = plan.policy.members, plan.policy.starts, method.trial_sweeps(settings)
     trial_sweeps = trial_sweeps if trial_sweeps < plan.options.max_iter else 0
@@ -209,11 +186,9 @@ def run_starts(plan: Plan, *done: Run) -> Run:
 
 
 def _best_run(plan: Plan, trial_sweeps: int) -> Run:
-    """Run trial sweeps, if there are any, from every start, and go on from the one with the best train score.
-
-    The result is that of one run from that start. Where one state is there at a time, the first start, which the data
-    have shown, comes last: it is the best one more often than any other. One that came before is tried again.
-    """
+    """Run trial sweeps, if there are any, from every start; the run from that with the best train score, to its end."""
+    # where one state is there at a time, the first start, which the data have shown, comes last: it is the best one
+    # more often than any other; one that came before is tried again
     if not trial_sweeps:
         return run(plan.engine.method, plan.problem, plan.engine.settings, **plan.options._asdict())
     starts, alone, best, at, shared = plan.policy.starts, plan.policy.one_at_a_time, None, 0, None
@@ -269,12 +244,9 @@ def last_change(one: Run) -> float:
 
 
 def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
-    """One result of runs from different starts: their mixture, the one with the best train score first.
-
-    Runs that fall short of it by more than `slack` have not found what is there, and are no members. Sweeps are counted
-    over all runs, and the trace, which then also tells the member, holds one run after the other. It has converged if
-    every member has.
-    """
+    """One result of runs from different starts: their mixture, the one with the best train score first."""
+    # runs that fall short of it by more than `slack` have not found what is there. Sweeps are counted over all runs,
+    # and the trace, which then also tells the member, holds one run after the other
     if len(runs) == 1:
         return runs[0]
     order = sorted(runs, key=lambda one: -_score(one))
@@ -332,9 +304,17 @@ class FromQuickFit(MultiStart):
             return _by_another_method(plan, found.mean, quick)
         plan = plan.started_at(found.mean)
         plan = plan._replace(engine=plan.engine._replace(settings=self.settings or plan.engine.settings))
-        if alone and may_follow_noise(plan.problem):
-            return _of_few_entries(plan, quick)
-        return run_starts(plan)
+        first, trial = tried(plan, quick) if alone and may_follow_noise(plan.problem) else (plan, None)
+        if trial is None:
+            return run_starts(plan)
+        # entries that neither is given tell whether the fit is the usual one, or goes on until it gets worse
+        careful = trial.left_out
+        usual = scored_without(plan, careful.place)
+        if usual is not None and usual.score.mean() >= careful.score.mean() - THRESHOLDS.least_difference:
+            return run_starts(plan)._replace(left_out=usual._replace(quick=careful.quick))
+        one = run_starts(first.from_rows(trial.start))
+        converged = one.converged if first.options.max_iter == plan.options.max_iter else not one.stopped
+        return one._replace(converged=converged, left_out=careful)
 
 
 def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
@@ -342,7 +322,7 @@ def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
     policy = plan.policy
     start = balanced(start, plan.problem, plan.engine)
     first, trial = tried(plan.from_rows(start), quick)
-    one = finite_or_none(lambda: run_starts(first), lambda found: _score(found) > -np.inf)
+    one = finite_or_none(lambda: run_starts(first), lambda found: min(0.0, _score(found)))
     if one is None:
         return run_starts(plan)
     if first.options.max_iter < plan.options.max_iter:  # it ends where it predicts best
@@ -357,25 +337,6 @@ def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
     return one._replace(left_out=scored if policy.members == 1 else scored._replace(quick=scored.score))
 
 
-def _of_few_entries(plan: Plan, quick: QuickFit) -> Run:
-    """Run a mean-field plan of entries that are few for the numbers of its rows.
-
-    Starts that fit the entries best may follow the noise, and so may more sweeps from any start. Entries that both are
-    not given tell whether the fit is the usual one, or goes on from what a quick fit without them has found until it
-    gets worse.
-    """
-    first, trial = tried(plan, quick)
-    if trial is None:
-        return run_starts(plan)
-    careful = trial.left_out
-    usual = scored_without(plan, careful.place)
-    if usual is not None and usual.score.mean() >= careful.score.mean() - THRESHOLDS.least_difference:
-        return run_starts(plan)._replace(left_out=usual._replace(quick=careful.quick))
-    one = run_starts(first.from_rows(trial.start))
-    converged = one.converged if first.options.max_iter == plan.options.max_iter else not one.stopped
-    return one._replace(converged=converged, left_out=trial.left_out)
-
-
 class Trial(NamedTuple):
     """A fit to some of the entries."""
 
@@ -385,10 +346,7 @@ class Trial(NamedTuple):
 
 
 def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
-    """The plan with the annealing, and the sweeps, that predict entries left out best; and how it was tried.
-
-    A fit that ends before a trial would is not tried: what it would say then is no judgement.
-    """
+    """The plan with the annealing, and the sweeps, that predict entries left out best; and how it was tried, if so."""
     problem, anneal = plan.problem, plan.engine.settings.get_params().get("anneal", 0)
     if plan.options.max_iter < anneal + QUICK_SWEEPS or problem.fixed is not None:
         return plan, None
@@ -410,12 +368,9 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
             watch.end(run_engine(engine, others, plan, annealed + QUICK_SWEEPS, watch))
         return watch
 
-    def is_finite(watch: EarlyStopping) -> bool:
-        return has_finite_rows(watch.belief)
-
-    best, least = finite_or_none(partial(fit, anneal), is_finite), THRESHOLDS.least_difference
+    best, least = finite_or_none(partial(fit, anneal), lambda one: one.belief.mean), THRESHOLDS.least_difference
     if anneal and not (best is not None and best.lost < least and best.score >= found.score - least):
-        other = finite_or_none(partial(fit, 0), is_finite)
+        other = finite_or_none(partial(fit, 0), lambda one: one.belief.mean)
         best = other if best is None or (other is not None and other.score > best.score) else best
     if best is None:
         return plan, None
@@ -428,11 +383,9 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
 
 
 def balanced(rows: np.ndarray, problem: Problem, engine: Engine) -> np.ndarray:
-    """The rows of a quick fit for another method, each component of the same size in all its modes.
-
-    A learned prior says too much of rows far below 1. Components that the quick fit does not use are 0 where they could
-    grow again: on labels Laplace's log loss was 0.65 with them, 0.56 without, that of a constant 0.69.
-    """
+    """The rows of a quick fit for another method, each component of the same size in all its modes."""
+    # a learned prior says too much of rows far below 1. Components that the quick fit does not use are 0 where they
+    # could grow again: on labels Laplace's log loss was 0.65 with them, 0.56 without, that of a constant 0.69
     free = problem.every_free
     if engine.method.capabilities.regrows:
         rows = rows.copy()
@@ -443,11 +396,9 @@ def balanced(rows: np.ndarray, problem: Problem, engine: Engine) -> np.ndarray:
 
 
 def scored_few(plan: Plan) -> LeftOut | None:
-    """What one member of a plan of few entries, begun anew without some of them, says of these; None of others.
-
-    Of more entries a fit is tried beforehand (`tried`), which says it. Plans without a quick fit begin where they are
-    told to, which knows these entries, or at a prior that is not learned.
-    """
+    """What one member of a plan of few entries, begun anew without some of them, says of these; None of others."""
+    # of more entries `tried` says it; plans without a quick fit begin where they are told to, which knows these
+    # entries, or at a prior that is not learned
     place, problem, policy = held_out_places(plan.problem), plan.problem, plan.policy
     if not isinstance(policy, FromQuickFit) or not policy.quick_fits or not 0 < len(place) < THRESHOLDS.fewest:
         return None
@@ -482,10 +433,9 @@ def run_quick_fit(
 ) -> QuickResult | None:
     """What a quick fit finds from the spectra of the data, and then of what it leaves over, until that is noise.
 
-    Of very many entries enough are fitted first; then a few sweeps over all refine that, and what all leave over is
-    searched once more. The search ends where entries that the fit was not given, at these places of the plan's
-    problem, gain no more; without any, where the bound does not. With such entries, sweeps over very many have the
-    columns alone that were found to be in use. None where it leaves the finite numbers, as wild counts can make it.
+    Of very many entries enough are fitted first; then a few sweeps over all refine that. The search ends where entries
+    that the fit was not given, at these places of the plan's problem, gain no more; without any, where the bound does
+    not. None where it leaves the finite numbers, as wild counts can make it.
     """
     again = quick.engine.with_settings(anneal=REFIT_ANNEAL)
 
@@ -516,7 +466,7 @@ def run_quick_fit(
         return searched(refined, found, thorough=False)
 
     with threads_of(plan.options.n_threads) as executor:
-        return finite_or_none(fit, lambda found: has_finite_rows(found.belief))
+        return finite_or_none(fit, lambda found: found.mean)
 
 
 def _fitted(
@@ -553,11 +503,9 @@ def from_dispersion(problem: Problem, belief: Components) -> Problem:
 def run_quick_fit_to(
     others: Problem, quick: QuickFit, plan: Plan, place: np.ndarray | None = None
 ) -> QuickResult | None:
-    """What a quick fit to these entries finds (`run_quick_fit`); to their logs where most are large counts.
-
-    A large count holds its latent value where it is from the first sweep on, and components stay where they started.
-    Real values have a noise that begins as large as they are, and falls as components are found.
-    """
+    """What a quick fit to these entries finds (`run_quick_fit`); to their logs where most are large counts."""
+    # a large count holds its latent value where it is from the first sweep on, and components stay where they started;
+    # real values have a noise that begins as large as they are, and falls as components are found
     problem = with_entries_of(quick.problem, others)
     entries, likelihood = problem.entries, problem.likelihood
     of_rates = likelihood.is_of_rates and not quick.engine.method.lacks(GAUSSIAN)  # those of zeros say nothing
@@ -577,9 +525,7 @@ def refitted(found: QuickResult, plan: Plan) -> Posterior | None:
     engine = found.quick.engine.with_settings(anneal=REFIT_ANNEAL)
     problem = found.quick.problem._replace(start=found.mean)
     sweeps = REFIT_ANNEAL + int(np.clip(found.sweeps, ASK_EVERY, REFIT_SWEEPS))
-    return finite_or_none(
-        lambda: run_engine(engine, problem, plan, sweeps).posterior, lambda one: has_finite_rows(one.components())
-    )
+    return finite_or_none(lambda: run_engine(engine, problem, plan, sweeps).posterior, lambda p: p.components().mean)
 
 
 # From so many entries on, spectra tell what a quick fit leaves over, and chains of all columns take over ten seconds.
@@ -587,11 +533,9 @@ MANY = 50_000
 
 
 def run_quick_fits(plan: Plan, place: np.ndarray) -> list[QuickResult]:
-    """Every quick fit of a plan that stays finite, those of fewer columns first, without the entries at these places.
-
-    The one of all columns is run where it is likely to be the best: columns that others do not have say much, or say
-    what others leave over.
-    """
+    """Every quick fit of a plan that stays finite, those of fewer columns first, without entries at these places."""
+    # the one of all columns is run where it is likely to be the best: columns that others do not have say much, or say
+    # what others leave over
     others, quick_fits = problem_in_memory(plan.problem, place), plan.policy.quick_fits
     many = number_telling(others) >= MANY
     results: list[QuickResult] = []

@@ -38,7 +38,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Facts, Plan, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior.belief import Posterior
@@ -54,10 +54,7 @@ def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> Plan:
 
 
 def select(draft: Draft) -> Plan:
-    """The plan of a fit, after what entries left out tell: where noise differs, the power of values, and the columns.
-
-    Each is tried by mean-field fits only where it was left open; no random number is drawn from the estimator's.
-    """
+    """The plan of a fit, after what entries left out tell of what was left open: noise, power of values, columns."""
     draft = with_best_columns(with_best_power(with_best_noise(draft)))
     plan, chosen, known = plan_of(draft, draft.chosen), draft.chosen, draft.facts
     described = known["_features"] or known["_series"]
@@ -69,12 +66,12 @@ def select(draft: Draft) -> Plan:
         "interactions_": chosen.parts,
         "_expected": expected_of(plan.problem.prior) if described else None,
     }
-    return plan._replace(facts=plan.facts._replace(decided={**came_to, **known}))
+    return plan._replace(decided={**came_to, **known})
 
 
 def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     """The plan of a draft in these columns, and the policy that runs it."""
-    problem, rows = problem_of(draft.spec, draft.data, chosen, chosen.parts, draft.n_starts, seed)
+    problem, rows = problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
     if problem.power is not None:
         check_power(draft.method.name, problem)
     quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
@@ -99,8 +96,8 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    facts = Facts(rows.prior, draft.labels, draft.facts)
-    return Plan(problem, Engine(draft.method, draft.settings), policy, options, facts)
+    engine = Engine(draft.method, draft.settings)
+    return Plan(problem, engine, policy, options, rows.given, draft.labels, draft.facts)
 
 
 # So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
@@ -122,8 +119,11 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
         if few and likelihood.is_dispersed and parts["pair"]:
             some |= {"main+cp": parts | {"pair": 0}}
-    problems = {kind: problem_of(draft.spec, draft.data, chosen, own, 1, seed)[0] for kind, own in some.items()}
-    return tuple(QuickFit(kind, engine, problems[kind], columns_within(some[kind], parts, order)) for kind in some)
+    quick = []
+    for kind, own in some.items():
+        problem, _ = problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
+        quick.append(QuickFit(kind, engine, problem, columns_within(own, parts, order)))
+    return tuple(quick)
 
 
 # Columns, by quick fits without a tenth of the entries.
@@ -147,9 +147,8 @@ def with_best_columns(draft: Draft) -> Draft:
         plans, best, found = [plan_of(draft, one, seed=0) for one in several], 0, None
         place = held_out_places(plans[0].problem)
         if len(place) >= THRESHOLDS.fewest:
-            results = [_result(plan, plan.policy.quick_fits[0], place) for plan in plans]
-            scores = np.stack([_scored(one, place) for one in results])
-            best = best_by_score(scores) if may and np.isfinite(scores[0]).all() else 0
+            results, scores = zip(*(_scored(plan, plan.policy.quick_fits[0], place) for plan in plans), strict=True)
+            best = best_by_score(np.stack(scores)) if may and np.isfinite(scores[0]).all() else 0
             found = results[best]
         n_used = several[best].rank
         if found is not None:  # components that say something beside the strongest column, main effects aside
@@ -180,11 +179,8 @@ def narrower(spec: FitSpec, chosen: Chosen, n_used: int) -> Iterator[Chosen]:
 
 
 def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int]) -> Chosen | None:
-    """The same fit with twice the components, where that many entries fall on a row on average.
-
-    A tensor can have more components than its modes have rows, a matrix cannot. For methods that are not harmed by more
-    columns than the data need.
-    """
+    """The same fit with twice the components, where that many entries fall on a row on average."""
+    # a tensor can have more components than its modes have rows, a matrix cannot
     rank, robust = 2 * chosen.rank, METHODS[chosen.method].capabilities.robust
     if not (robust and is_auto(spec.rank) and len(shape) > 2):
         return None
@@ -195,10 +191,8 @@ def wider_fit(spec: FitSpec, chosen: Chosen, n_entries: int, shape: Sequence[int
 
 
 def needs_more_components(plan: Plan, wider: Plan) -> bool:
-    """Whether a fit uses most of its components, and more of them predict entries that were left out better.
-
-    That is asked of quick fits of components alone, where there are such. They are not given a tenth of the entries.
-    """
+    """Whether a fit uses most of its components, and more of them predict entries that were left out better."""
+    # asked of quick fits of components alone, where there are such
     place = held_out_places(plan.problem)
     if len(place) < THRESHOLDS.fewest:
         return False
@@ -208,13 +202,13 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
         return not components.any(), int((~components).sum())
 
     few, many = (min(one.policy.quick_fits, key=other_columns) for one in (plan, wider))
-    found = _result(plan, few, place)
+    found, score = _scored(plan, few, place)
     if found is None:
         return False
     sizes = strengths(found.quick.problem, found.mean)[_components(found.quick)]
     if used(sizes).mean() < THRESHOLDS.mostly:
         return False
-    scores = np.stack([_scored(found, place), _scored(_result(wider, many, place), place)])
+    scores = np.stack([score, _scored(wider, many, place)[1]])
     return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
 
 
@@ -223,14 +217,11 @@ def _components(quick: QuickFit) -> np.ndarray:
     return np.asarray(quick.problem.every_free.all(axis=0))
 
 
-def _result(plan: Plan, quick: QuickFit, place: np.ndarray) -> QuickResult | None:
-    """What a quick fit finds without the entries at these places."""
-    return run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
-
-
-def _scored(found: QuickResult | None, place: np.ndarray) -> np.ndarray:
-    """The log scores of the entries left out; -inf where a quick fit found nothing."""
-    return np.full(len(place), -np.inf) if found is None or found.scores is None else found.scores.log_density
+def _scored(plan: Plan, quick: QuickFit, place: np.ndarray) -> tuple[QuickResult | None, np.ndarray]:
+    """What a quick fit finds without the entries at these places, and their log scores; -inf where it finds nothing."""
+    found = run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
+    scores = None if found is None else found.scores
+    return found, np.full(len(place), -np.inf) if scores is None else scores.log_density
 
 
 # Noise and power.
@@ -240,7 +231,7 @@ def with_best_noise(draft: Draft) -> Draft:
     """The draft with the kind of noise that predicts entries left out best, where that was left open."""
     if draft.facts.get("noise_") != "auto":
         return draft
-    problem, _ = problem_of(draft.spec, draft.data, draft.chosen, draft.chosen.parts, 1, seed=0)
+    problem, _ = problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     uneven = kinds[_best(draft, [problem._replace(uneven=kind) for kind in kinds])]
     noise = {"noise_": name_of_noise(uneven, draft.labels)}
@@ -261,7 +252,7 @@ def with_best_power(draft: Draft) -> Draft:
         given, how = (coords, values, data.shape, None), (chosen.settings, None)
         packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    problems = [problem_of(draft.spec, one, chosen, chosen.parts, 1, seed=0)[0] for one in each]
+    problems = [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each]
     best = _best(draft, problems)
     return draft._replace(data=each[best], facts=draft.facts | tried[best][1])
 
@@ -295,10 +286,7 @@ FITS = 2
 
 
 def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int:
-    """Which problem predicts left out entries best; the first of few entries, or where chance could do it.
-
-    All are of the same entries, in the same order. `how` are tolerance and threads of the engine's fits.
-    """
+    """Which problem of the same entries predicts left out ones best; the first of few, or where chance could do it."""
     if len(problems) == 1:
         return 0
     method, settings = engine
@@ -311,14 +299,16 @@ def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int
         problems = [some_of(one, part) for one in problems]
     scores, left = np.empty((len(problems), 0)), np.arange(len(problems))
     squares: list[np.ndarray] = []
-    folds = _folds(problems[0])
+    told, folds = places_telling(problems[0]), []  # places in the lanes of the entries that are left out in turn
+    if len(told) >= THRESHOLDS.fewest:
+        order = generator(problems[0].seed, RandomStream.HELD_OUT).permutation(told)
+        folds = np.array_split(order, THRESHOLDS.folds)[: -(-ENOUGH * THRESHOLDS.folds // len(told))]
     for fit, place in enumerate(folds, 1):
         new = np.full((len(problems), len(place)), -np.inf)
         off = np.full(new.shape, np.inf)
         for i in left:
             found = run(method, _without(problems[i], place), settings, max_iter=sweeps, **how).posterior
-            new[i] = _scores(found, problems[i], place)
-            off[i] = _squares(found, problems[i], place)
+            new[i], off[i] = _judged(found, problems[i], place)
         scores = np.concatenate([scores, np.maximum(new, new.max(axis=0) - MOST_WORSE)], axis=1)
         squares += [part.sum(axis=1) for part in np.array_split(off, FITS if len(folds) < FITS else 1, axis=1)]
         if len(squares) >= FITS and left[0] == 0:
@@ -345,16 +335,6 @@ def far_off(squares: np.ndarray) -> np.ndarray:
         return np.asarray(np.log(squares / squares[0]).mean(axis=1) > np.log(THRESHOLDS.most_off))
 
 
-def _folds(problem: Problem) -> list[np.ndarray]:
-    """Places in the lanes of the entries that are left out, as many fits as there are; none of few entries."""
-    told = places_telling(problem)
-    n = len(told)
-    if n < THRESHOLDS.fewest:
-        return []
-    folds = np.array_split(generator(problem.seed, RandomStream.HELD_OUT).permutation(told), THRESHOLDS.folds)
-    return folds[: -(-ENOUGH * THRESHOLDS.folds // n)]
-
-
 def _without(problem: Problem, place: np.ndarray) -> Problem:
     """The problem without these entries, from a start that the others show."""
     kept = np.delete(np.arange(len(problem.entries.permutation)), place)
@@ -362,19 +342,13 @@ def _without(problem: Problem, place: np.ndarray) -> Problem:
     return known if known.start is None else with_spectral_start(known)
 
 
-def _scores(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
-    """Log predictive densities of the observations at these places."""
-    rows, y = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
+def _judged(found: Posterior, problem: Problem, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log predictive densities (n,) of the observations at these places, and the squares of what means are off."""
+    rows, z, likelihood = rows_of(problem.entries, place), problem.entries.y.ravel()[place], problem.likelihood
+    belief, known = found.components(), np.zeros(len(place))
     with np.errstate(all="ignore"):
-        score = observed_logpdf(problem.likelihood, found.components(), rows, y) + problem.likelihood.log_slopes(y)
-    return np.where(np.isfinite(score), score, -np.inf)
-
-
-def _squares(found: Posterior, problem: Problem, place: np.ndarray) -> np.ndarray:
-    """The squares of what the means of the observations at these places are off."""
-    rows, z = rows_of(problem.entries, place), problem.entries.y.ravel()[place]
-    likelihood, known = problem.likelihood, np.zeros(len(place))
-    with np.errstate(all="ignore"):
-        mean = observed_moments(likelihood, found.components(), rows)[0]
+        score = observed_logpdf(likelihood, belief, rows, z) + likelihood.log_slopes(z)
+        mean = observed_moments(likelihood, belief, rows)[0]
         off = mean - likelihood.quantile(0.5, z, known, known + np.inf)  # the observation, of which z may be a power
-        return np.asarray(np.nan_to_num(off * off, nan=np.inf))
+        squares = np.nan_to_num(off * off, nan=np.inf)
+    return np.where(np.isfinite(score), score, -np.inf), squares

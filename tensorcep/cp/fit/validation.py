@@ -37,19 +37,14 @@ def without(problem: Problem, place: np.ndarray) -> Problem:
     return problem_in_memory(problem, place)._replace(of_entries=None)
 
 
-def finite_or_none(fit: Callable[[], Fitted], is_finite: Callable[[Fitted], bool] = lambda _: True) -> Fitted | None:
-    """What a fit leads to; None where that leaves the range of numbers, as wild counts can make it."""
+def finite_or_none(fit: Callable[[], Fitted], numbers_of: Callable[[Fitted], Any] = lambda _: 0.0) -> Fitted | None:
+    """What a fit leads to; None where that, or such numbers of it, leave the range, as wild counts can make them."""
     with np.errstate(all="ignore"):
         try:
             fitted = fit()
-            return fitted if is_finite(fitted) else None
+            return fitted if np.isfinite(numbers_of(fitted)).all() else None
         except (FloatingPointError, np.linalg.LinAlgError):
             return None
-
-
-def has_finite_rows(belief: Components) -> bool:
-    """Whether what is known of the rows is finite."""
-    return bool(np.isfinite(belief.mean).all())
 
 
 def scores_of(belief: Components, problem: Problem, place: np.ndarray, executor: Executor = ALONE) -> Beside:
@@ -69,7 +64,7 @@ def scores_of(belief: Components, problem: Problem, place: np.ndarray, executor:
 
 def scored_run(plan: Plan, place: np.ndarray, fit: Callable[[], Run]) -> LeftOut | None:
     """What a fit without the entries at these places of the plan says of them; None where it is not finite."""
-    run = finite_or_none(fit, lambda one: has_finite_rows(one.posterior.components()))
+    run = finite_or_none(fit, lambda one: one.posterior.components().mean)
     if run is None:
         return None
     with threads_of(plan.options.n_threads) as executor:

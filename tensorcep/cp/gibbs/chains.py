@@ -32,7 +32,7 @@ from tensorcep.cp.gibbs.row_draw import (
     room_for,
     weighted_sites,
 )
-from tensorcep.cp.model.columns import FreeColumns, columns_of, free_problem
+from tensorcep.cp.model.columns import FreeColumns, encode_columns, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.memmap import StoredTargets, by_row_of, value_offset
@@ -194,7 +194,8 @@ def start_chains(
     `held` are entries that the burn-in leaves out. Entries with weights have sites. Latent values and parameters are
     not set yet.
     """
-    small, free_columns = with_seen_rows(free_problem(problem)), columns_of(problem)
+    small = with_seen_rows(free_problem(problem))
+    free_columns = encode_columns(problem.every_free)
     columns = mode_columns(free_columns)
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import room_of
+from tensorcep.core.arrays import empty_near, room_of
 from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.random import new_stream, normal, start_stream
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.latent import empty_latent
 from tensorcep.cp.model.memmap import StoredTargets, in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
@@ -272,7 +271,7 @@ def weighted_sites(problem: Problem) -> DrawnSites:
     entries = problem.entries
     room = room_of(entries.y).empty((2, len(entries.permutation)))
     if problem.power is None:
-        weight, target = empty_latent(entries).ravel(), empty_latent(entries).ravel()
+        weight, target = empty_near(entries.y).ravel(), empty_near(entries.y).ravel()
         weight[:], target[:] = 1.0, 0.0
         return DrawnSites(weight, target, room)
     return DrawnSites(problem.power.ravel().copy(), (problem.power * entries.y).ravel(), room)

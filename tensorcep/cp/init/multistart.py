@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,16 +26,8 @@ PER_ROW = 2.0
 VISITS, LEAST_STARTS, MOST_STARTS = 1e8, 300, 1000
 
 
-class Stage(NamedTuple):
-    """Sweeps from every start that is left, the penalty of rows from first to last, and one of how many goes on."""
-
-    sweeps: int
-    first: float
-    last: float
-    one_of: int
-
-
-STAGES = (Stage(15, 20.0, 5.0, 16), Stage(40, 5.0, 1.5, 1))
+# Sweeps from every start that is left, the penalty of rows from first to last, and one of how many goes on.
+STAGES = ((15, 20.0, 5.0, 16), (40, 5.0, 1.5, 1))
 
 
 def climb(
@@ -47,7 +38,7 @@ def climb(
     None of many entries, or of fewer than `PER_ROW` a row. `values` (N,) are to have mean 0 and variance 1.
     """
     N, K = coords.shape
-    each = sum(stage.sweeps / np.prod([one.one_of for one in STAGES[:i]]) for i, stage in enumerate(STAGES))
+    each = sum(sweeps / np.prod([one_of for *_, one_of in STAGES[:i]]) for i, (sweeps, *_) in enumerate(STAGES))
     n_starts = int(min(MOST_STARTS, VISITS / max(1.0, N * K * each)))
     if n_starts < LEAST_STARTS or PER_ROW * sum(shape) > N:
         return None
@@ -55,12 +46,12 @@ def climb(
     n_rows, rows, seed = int(first[-1]), (coords + first[:-1]).astype(np.int64), int(rng.integers(1 << 31))
     starts = np.empty((n_starts, n_rows))
     executor.run(_draw_starts, 0, n_starts, seed, starts, scratch=lambda: (new_stream(),))
-    for stage in STAGES:
+    for *how, one_of in STAGES:
         explained = np.empty(len(starts))
-        record = (rows, values, first, stage.sweeps, stage.first, stage.last, starts, explained)
+        record = (rows, values, first, *how, starts, explained)
         executor.run(_climb_from, 0, len(starts), *record, scratch=lambda: (np.empty((2, n_rows)),))
         best = np.argsort(-explained, kind="stable")
-        starts = starts[best[: max(1, len(starts) // stage.one_of)]]
+        starts = starts[best[: max(1, len(starts) // one_of)]]
     return [starts[0, a:b, None].copy() for a, b in itertools.pairwise(first.tolist())]
 
 

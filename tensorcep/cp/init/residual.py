@@ -36,10 +36,7 @@ WIDE, LEAST_WIDE = 40, 10_000
 
 
 def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Executor = ALONE) -> Problem:
-    """The problem with a start from the data: what main effects leave over shows pairs of modes, these the rest.
-
-    `spare` is the size of the columns that the data do not show (see `spectral_start`).
-    """
+    """The problem with a start from the data; `spare` is the size of the columns that these do not show."""
     told = of_telling(problem)
     entries, start, free = told.entries, np.array(problem.start), problem.every_free
     coords, every = all_coords(entries), modes_of_products(free)
@@ -80,13 +77,10 @@ def modes_of_products(free: np.ndarray) -> np.ndarray:
 def with_more_components(
     problem: Problem, fitted: Components, thorough: bool = True, executor: Executor = ALONE
 ) -> Problem | None:
-    """The problem with a start at a fit's means, where its weakest columns hold what it has left over.
-
-    `thorough`: whether a search that shows nothing is made again in pairs of modes, and with more eigenvectors.
-
-    None where nothing stronger is found than the columns that would make room. Against less noise, spectra show what
-    was hidden beside stronger components; a column that started empty has followed the noise.
-    """
+    """The problem with a start at a fit's means, where its weakest columns hold what it leaves over; None if weaker."""
+    # against less noise, spectra show what was hidden beside stronger components; a column that started empty has
+    # followed the noise. A thorough search that shows nothing is made again in pairs of modes, and with more
+    # eigenvectors
     entries, free, start = problem.entries, problem.every_free, fitted.mean[0].copy()
     every = modes_of_products(free)
     columns = np.flatnonzero(free[every].all(axis=0))
@@ -112,10 +106,8 @@ def with_more_components(
 
 
 def _sizes(N: int, K: int) -> tuple[int, ...]:
-    """Eigenvectors of each mode in searches for what is left over: more where fewer show nothing.
-
-    A component that is hardly stronger than noise is spread over many of them.
-    """
+    """Eigenvectors of each mode in searches for what is left over: more where fewer show nothing."""
+    # a component that is hardly stronger than noise is spread over many of them
     return (MIN_SIZE, WIDE) if K > 2 and N >= LEAST_WIDE and most_vectors(N, K) >= WIDE else (MIN_SIZE,)
 
 
@@ -132,36 +124,32 @@ def used(sizes: np.ndarray) -> np.ndarray:
 
 def used_columns(problem: Problem, mean: np.ndarray, spare: int = 0) -> np.ndarray:
     """Main effects, the columns that row means say something in (`used`), and so many components beside these."""
-    free = problem.every_free
+    free, offsets = problem.every_free, problem.entries.offsets.tolist()
     main = free.sum(axis=0) == 1
-    sizes = strengths(problem, _without_constant(mean, main, problem))
+    if problem.free is not None:  # the constant in main effects, which levels have, is no component's rival
+        mean = mean.copy()
+        for own, (a, b) in zip(free, itertools.pairwise(offsets), strict=True):
+            mean[a:b, own & main] -= mean[a:b, own & main].mean(axis=0)
+    sizes = strengths(problem, mean)
     kept = main | used(sizes)
     others = np.flatnonzero(~kept & free.all(axis=0))
     kept[others[np.argsort(-sizes[others], kind="stable")[:spare]]] = True
     return np.flatnonzero(kept)
 
 
-def _without_constant(mean: np.ndarray, main: np.ndarray, problem: Problem) -> np.ndarray:
-    """Row means whose main effects are centred: the constant in them, which levels have, is no component's rival."""
-    if problem.free is None:
-        return mean
-    mean = mean.copy()
-    for own, (a, b) in zip(problem.free, itertools.pairwise(problem.entries.offsets.tolist()), strict=True):
-        mean[a:b, own & main] -= mean[a:b, own & main].mean(axis=0)
-    return mean
-
-
 def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, executor: Executor = ALONE) -> float:
-    """The largest share of the values' variance that columns which belong to the modes `free` (K, n) surely explain.
-
-    With row means, of what these leave over.
-    """
+    """The largest share of the values' variance, or of what rows leave, that columns of modes `free` (K, n) explain."""
     problem, least = of_telling(problem), 0.0
     coords = all_coords(problem.entries)
     rest = working_values(problem) if rows is None else _left_over(problem, rows, executor)
     parts, sizes = np.unique(free.T, axis=0, return_counts=True)
     for k in np.flatnonzero(parts[parts.sum(axis=1) == 1].any(axis=0)):
-        least = max(least, _share_of_main_effects(coords[:, k], rest))
+        own = rest - rest.mean()
+        count, total = np.bincount(coords[:, k]), float(np.mean(own**2))
+        n = int(np.count_nonzero(count))
+        square = float((np.bincount(coords[:, k], weights=own) ** 2 / np.maximum(count, 1)).sum())
+        if square > (n + THRESHOLDS.surely * np.sqrt(2.0 * n)) * total:  # means of noise: a chi-square of their number
+            least = max(least, (square / total - n) / len(own))
     every = modes_of_products(problem.every_free)
     rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
     several = [(np.flatnonzero(part), size) for part, size in zip(parts, sizes.tolist(), strict=True) if part.sum() > 1]
@@ -173,15 +161,6 @@ def shown(problem: Problem, free: np.ndarray, rows: np.ndarray | None = None, ex
 
     with one_blas_thread():  # spectra of some modes may end while those of others go on
         return max([least, *(found**2 for found in executor.apart(correlation, len(several)))])
-
-
-def _share_of_main_effects(rows: np.ndarray, values: np.ndarray) -> float:
-    """What the means of rows explain; 0 where noise makes them vary as much (a chi-square of their number)."""
-    rest = values - values.mean()
-    count, total = np.bincount(rows), float(np.mean(rest**2))
-    n = int(np.count_nonzero(count))
-    square = float((np.bincount(rows, weights=rest) ** 2 / np.maximum(count, 1)).sum())
-    return (square / total - n) / len(rest) if square > (n + THRESHOLDS.surely * np.sqrt(2.0 * n)) * total else 0.0
 
 
 def _latent(problem: Problem, rows: np.ndarray, executor: Executor) -> np.ndarray:
@@ -199,10 +178,7 @@ def _left_over(problem: Problem, rows: np.ndarray, executor: Executor) -> np.nda
 
 
 def working_values(problem: Problem, f: np.ndarray | None = None) -> np.ndarray:
-    """What values say of what the rows say, by one step of Fisher's scoring from f: of real values the values.
-
-    Without f the step is from the constant that fits best.
-    """
+    """What values say of what the rows say, by one step of Fisher's scoring from f, or the constant that fits best."""
     entries, likelihood, n = problem.entries, problem.likelihood, len(problem.entries.permutation)
     d1, constant, score, information = np.empty(n), 0.0, 0.0, 1.0
     for step in range(1 if f is not None else SCORING_STEPS):

@@ -33,11 +33,8 @@ STARTS, TRIAL_SWEEPS, KEPT = 8, 20, 2
 
 
 def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares.
-
-    The penalty, equal for all modes, sends components that are weaker than it allows to zero. The best of several
-    random starts is returned (see above).
-    """
+    """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares."""
+    # the penalty, equal for all modes, sends components that are weaker than it allows to zero
     size = float((core * core).sum())
     scale = (size / rank) ** (0.5 / core.ndim)
     drawn = [[rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape] for _ in range(STARTS)]
@@ -49,20 +46,10 @@ def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Genera
     return [factor[0] for factor in factors]
 
 
-def khatri_rao(factors: list[np.ndarray]) -> np.ndarray:
-    """The columnwise Kronecker products: (n, prod r_k, rank) of n sets of factors."""
-    product = factors[0]
-    for factor in factors[1:]:
-        product = (product[:, :, None] * factor[:, None]).reshape(len(factor), -1, factor.shape[-1])
-    return product
-
-
 def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float, sweeps: int) -> np.ndarray:
-    """Let all starts, factors [(n, r_k, rank)], descend in place for so many sweeps; gives what each loses in the end.
-
-    They go side by side, because steps of small matrices take no longer for all of them than for one. Threads that
-    share them wait for Python's lock longer than they gain.
-    """
+    """Let starts, factors [(n, r_k, rank)], descend in place for so many sweeps; gives what each loses in the end."""
+    # side by side, because steps of small matrices take no longer for all of them than for one; threads that share them
+    # would wait for Python's lock longer than they gain
     unfolded = [np.moveaxis(core, k, 0).reshape(core.shape[k], -1) for k in range(core.ndim)]
     size, ridge = float((core * core).sum()), penalty * np.eye(factors[0].shape[-1])
     losses = np.full(len(factors[0]), np.inf)
@@ -72,7 +59,10 @@ def _descend(core: np.ndarray, factors: list[np.ndarray], penalty: float, sweeps
         for k in range(core.ndim):
             others = here[:k] + here[k + 1 :]
             gram = np.prod([_gram(factor) for factor in others], axis=0)
-            right = unfolded[k] @ khatri_rao(others)
+            product = others[0]  # columnwise Kronecker products, (n, prod r_k, rank)
+            for factor in others[1:]:
+                product = (product[:, :, None] * factor[:, None]).reshape(len(factor), -1, factor.shape[-1])
+            right = unfolded[k] @ product
             here[k] = np.linalg.solve(gram + ridge, right.transpose(0, 2, 1)).transpose(0, 2, 1)
         squares = (gram * _gram(here[-1])).sum(axis=(1, 2))
         loss = 0.5 * (size - 2.0 * (right * here[-1]).sum(axis=(1, 2)) + squares)
@@ -99,11 +89,9 @@ def penalty_of(n_numbers: int, N: int, K: int) -> float:
 def regress(
     factors: list[np.ndarray], coords: np.ndarray, values: np.ndarray, sweeps: int, executor: Executor
 ) -> list[np.ndarray]:
-    """Sweeps of regressions of each mode on the others.
-
-    All rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows say;
-    so a sweep costs N R additions, and no row with few entries runs away.
-    """
+    """Sweeps of regressions of each mode on the others."""
+    # all rows of a mode share one Gram matrix, what it would be were every cell as likely to be observed as its rows
+    # say: a sweep costs N R additions, and no row with few entries runs away
     N, K = coords.shape
     rank = factors[0].shape[1]
     count = [np.maximum(np.bincount(coords[:, k], minlength=len(factors[k])), 1)[:, None] for k in range(K)]
@@ -162,22 +150,13 @@ class Search(NamedTuple):
 
 
 class SpectralStart(NamedTuple):
-    """Where a fit of a CP model may start.
+    """Where a fit of a CP model may start."""
 
-    Attributes
-    ----------
-    factors : list of (n_k, rank) float64
-        Columns by falling strength, each of the same root mean square in every mode; after `n_found` of them small
-        random numbers.
-    n_found : int
-        Components that the data show.
-    correlation : float
-        Between the values that were held out and what the components say of them; 0 where none is found.
-    """
-
+    # [(n_k, rank)], columns by falling strength, each of the same root mean square in every mode; after `n_found` of
+    # them small random numbers
     factors: list[np.ndarray]
-    n_found: int
-    correlation: float
+    n_found: int  # components that the data show
+    correlation: float  # between the values held out and what the components say of them; 0 where none is found
 
 
 def spectral_start(
@@ -196,25 +175,10 @@ def spectral_start(
     """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
 
     Of constant values, and of few entries, no component is found. Equal seeds give equal bits, whatever the number of
-    threads.
-
-    Parameters
-    ----------
-    coords : (N, K) int
-    values : (N,) float64
-        In the units of the latent value f; their mean is taken off.
-    shape, rank, seed
-    spare : float, default=0.1
-        Standard deviation of the columns that the data do not show, and of rows without entries, as a share of that of
-        factors whose product has the standard deviation of the values.
-    least_size : int, default=20
-        Eigenvectors of each mode, where `rank` is not more.
-    pairs : bool, default=True
-        Whether pairs of modes are searched where unfoldings of 10,000 entries and more show nothing.
-    starts : bool, default=True
-        Whether many quick starts are tried where spectra of a few thousand entries show nothing.
-    executor : Executor, optional
-        Who does what grows with the entries; by default one thread.
+    threads. `values` (N,) are in the units of the latent value f; columns that the data do not show, and rows without
+    entries, have the standard deviation `spare` beside factors whose product has that of the values. `least_size`:
+    eigenvectors of each mode, where `rank` is not more; `pairs`: whether pairs of modes are searched where unfoldings
+    of 10,000 entries and more show nothing; `starts`: whether many quick starts are tried where a few thousand do.
     """
     rng = np.random.default_rng(seed)
     centred = values - (values.mean() if len(values) else 0.0)
@@ -255,8 +219,7 @@ def _best_components(
     """Factors from some entries, the strength of each and the correlation reached on the others.
 
     Where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
-    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well. Of few
-    entries many quick starts may find one where no spectrum does (`tensorcep.cp.init.multistart`).
+    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
     """
     N, K = search.coords.shape
     size = max(1, min(max(search.rank, least_size), most_vectors(N, K)))
@@ -269,9 +232,8 @@ def _best_components(
     if starts and not best[1].any():
         climbed = climb(search.coords, search.values, search.shape, search.rng, search.executor)
     if climbed is not None:
-        climbed = _spread_out(search, climbed)
-        strength, correlation = _strengths(search, climbed)
-        best = (climbed, strength, correlation) if strength.any() else best
+        judged = _judged(search, climbed)
+        best = judged if judged[1].any() else best
     return best
 
 
@@ -290,28 +252,22 @@ def _best_in(search: Search, size: int, pairs: bool) -> tuple[list[np.ndarray], 
     core = core_tensor(bases, coords, values, executor)
     width: int | None = rank
     while width is not None:
-        found = _components(search, bases, core, width, 0 if pairs else SWEEPS)
+        parts = decompose(core, width, penalty_of(sum(core.shape), *coords.shape), rng)
+        real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
+        found = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
+        if real.any() and not pairs:
+            found = regress(found, coords, values, SWEEPS, executor)
+        norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in found]
+        real = np.prod(norms, axis=0) > VANISHED
+        found = [factor[:, real] / norm[real] for factor, norm in zip(found, norms, strict=True)]
         crowded = found[0].shape[1] == width and not pairs
-        found = _spread_out(search, found)
-        strength, correlation = _strengths(search, found)
+        found, strength, correlation = _judged(search, found)
         weakest = min(best[1][best[1] != 0.0] ** 2, default=0.0)
         if width == rank or correlation**2 - best[2] ** 2 > LEAST_MORE * weakest:
             best = found, strength, correlation
         others = MIN_SIZE if crowded and rank < MIN_SIZE else FEW if rank > FEW and not strength.any() else None
         width = others if width == rank and len(shape) > 2 else None
     return best
-
-
-def _components(search: Search, bases: list[np.ndarray], core: np.ndarray, width: int, sweeps: int) -> list[np.ndarray]:
-    """Factors [(n_k, R)], R <= width, of root mean square 1 over the rows with entries."""
-    parts = decompose(core, width, penalty_of(sum(core.shape), *search.coords.shape), search.rng)
-    real = np.prod([np.sqrt((part**2).sum(0)) for part in parts], axis=0) > VANISHED
-    factors = [basis @ part[:, real] for basis, part in zip(bases, parts, strict=True)]
-    if sweeps and real.any():
-        factors = regress(factors, search.coords, search.values, sweeps, search.executor)
-    norms = [np.sqrt((factor**2).sum(0) / max(1, np.count_nonzero(factor.any(1)))) for factor in factors]
-    real = np.prod(norms, axis=0) > VANISHED
-    return [factor[:, real] / norm[real] for factor, norm in zip(factors, norms, strict=True)]
 
 
 def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor) -> np.ndarray:
@@ -329,25 +285,18 @@ def _products(factors: list[np.ndarray], coords: np.ndarray, executor: Executor)
     return product
 
 
-def _spread_out(search: Search, factors: list[np.ndarray]) -> list[np.ndarray]:
-    """Those components whose mean square over the entries that shaped them is what their rows promise, 1, or near it.
-
-    One that sits on the rows of a single large value lies far above it there, and explains nothing but that value.
-    """
+def _judged(search: Search, factors: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray, float]:
+    """The components that are spread out, their least-squares weights on entries held out, and the correlation."""
+    # components enter one by one, the one that explains most first, while it is surely above noise, and at most as many
+    # as the rank; the weight of the others is 0
+    # a mean square over the entries that shaped them is to be what their rows promise, 1, or near it: one that sits on
+    # the rows of a single large value lies far above it there, and explains nothing but that value
     squares, R = [np.zeros(0)], factors[0].shape[1]
     for some in np.array_split(np.arange(R), max(1, -(-R // COLUMNS))):
         z = _products([factor[:, some] for factor in factors], search.coords, search.executor)
         squares.append(np.einsum("nr,nr->r", z, z))
     kept = np.concatenate(squares) / len(search.coords) < CONCENTRATED
-    return [factor[:, kept] for factor in factors]
-
-
-def _strengths(search: Search, factors: list[np.ndarray]) -> tuple[np.ndarray, float]:
-    """Least-squares weight of each component on entries that did not shape it, and the correlation reached.
-
-    Components enter one by one, the one that explains most first, while it is surely above noise, and
-    at most as many as the rank; the weight of the others is 0.
-    """
+    factors = [factor[:, kept] for factor in factors]
     strength, (coords, values) = np.zeros(factors[0].shape[1]), search.held
     z = _products(factors, coords, search.executor)
     norm = np.sqrt((z**2).sum(0))
@@ -363,7 +312,6 @@ def _strengths(search: Search, factors: list[np.ndarray]) -> tuple[np.ndarray, f
         weight = np.linalg.lstsq(z[:, chosen], values, rcond=None)[0]
         residual = values - z[:, chosen] @ weight
     if not chosen:
-        return strength, 0.0
+        return factors, strength, 0.0
     strength[chosen] = weight
-    fitted = values - residual
-    return strength, float(np.corrcoef(fitted, values)[0, 1])
+    return factors, strength, float(np.corrcoef(values - residual, values)[0, 1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,8 @@ ROUNDING = 1e-10
 CHUNK = 1 << 20
 # Elements of a matrix, and entries, fewer of which are not worth a thread.
 LEAST_OF_THREAD = 1 << 13
+# What is drawn for a mode: an odd number for each mode of each unfolding, and a block to start from.
+Drawn = tuple[list[list[int]], np.ndarray | None]
 # Entries up to which modes go side by side, each with an unfolding.
 MOST_APART = 1 << 20
 
@@ -50,11 +51,27 @@ def mode_bases(
     counts = [np.bincount(coords[:, k], minlength=n) for k, n in enumerate(shape)]
     seen, before = [int(np.count_nonzero(count)) for count in counts], rng.bit_generator.state
     drawn = [_draw(n, size, len(shape), rng, pairs) for n in seen]
-    given = coords, values, counts, size, drawn
-    if len(values) > MOST_APART:
-        bases = [_mode_basis(k, *given, executor) for k in range(len(shape))]
-    else:
-        bases = executor.apart(_mode_basis, len(shape), *given)
+
+    def basis_of(k: int, by: Executor) -> np.ndarray | None:
+        occurring, of_mode = np.flatnonzero(counts[k]), drawn[k]
+        count = counts[k][occurring]
+        if of_mode is None:
+            vectors = np.eye(len(occurring))
+        else:
+            row = (np.cumsum(counts[k] > 0) - 1)[coords[:, k]]
+            scaled, others = values / np.sqrt(count)[row], [j for j in range(coords.shape[1]) if j != k]
+            keys, start = of_mode
+            parts = zip([[j] for j in others] if len(keys) > 1 else [others], keys, strict=True)
+            unfolding = hstack([_unfolding(coords, *part, scaled, row, len(occurring)) for part in parts], format="csr")
+            if unfolding.nnz == 0:
+                return None
+            vectors = _leading(unfolding, size, start, by)
+        basis = np.zeros((len(counts[k]), vectors.shape[1]))
+        basis[occurring] = vectors * np.sqrt(len(values) / count)[:, None]
+        return basis
+
+    many = len(values) > MOST_APART
+    bases = [basis_of(k, executor) for k in range(len(shape))] if many else executor.apart(basis_of, len(shape))
     if any(basis is None for basis in bases):  # its start has not been drawn
         rng.bit_generator.state = before
         for n, basis in zip(seen, bases, strict=True):
@@ -62,79 +79,34 @@ def mode_bases(
     return [np.zeros((n, 0)) if basis is None else basis for n, basis in zip(shape, bases, strict=True)]
 
 
-class _Drawn(NamedTuple):
-    """What is drawn for a mode: an odd number for each mode of each unfolding, and a block to start from."""
-
-    keys: list[list[int]]
-    start: np.ndarray | None
-
-
-def _draw(n: int, size: int, K: int, rng: np.random.Generator, pairs: bool, starts: bool = True) -> _Drawn | None:
+def _draw(n: int, size: int, K: int, rng: np.random.Generator, pairs: bool, starts: bool = True) -> Drawn | None:
     """What a mode of n rows with entries needs; None if it is nothing. `starts`: whether its unfolding has elements."""
     if n <= size:
         return None
     unfoldings, modes = (K - 1, 1) if pairs else (1, K - 1)
     keys = [[2 * int(rng.integers(1, 2**62)) + 1 for _ in range(modes)] for _ in range(unfoldings)]
     iterates = starts and n > STEPS * size + BLOCK
-    return _Drawn(keys, rng.standard_normal((n, BLOCK)) if iterates else None)
+    return keys, (rng.standard_normal((n, BLOCK)) if iterates else None)
 
 
-def _mode_basis(
-    k: int,
-    coords: np.ndarray,
-    values: np.ndarray,
-    counts: list[np.ndarray],
-    size: int,
-    drawn: list[_Drawn | None],
-    executor: Executor,
-) -> np.ndarray | None:
-    """The rows of mode k, whose rows have so many entries; None where its unfolding has no elements."""
-    seen, own = np.flatnonzero(counts[k]), drawn[k]
-    count = counts[k][seen]
-    if own is None:
-        vectors = np.eye(len(seen))
-    else:
-        row = (np.cumsum(counts[k] > 0) - 1)[coords[:, k]]
-        scaled, others = values / np.sqrt(count)[row], [j for j in range(coords.shape[1]) if j != k]
-        parts = [[j] for j in others] if len(own.keys) > 1 else [others]
-        cells = [_cells(coords, part, key) for part, key in zip(parts, own.keys, strict=True)]
-        unfolding = hstack([_unfolding(cell, scaled, row, len(seen)) for cell in cells], format="csr")
-        if unfolding.nnz == 0:
-            return None
-        vectors = _leading(unfolding, size, own.start, executor)
-    basis = np.zeros((len(counts[k]), vectors.shape[1]))
-    basis[seen] = vectors * np.sqrt(len(values) / count)[:, None]
-    return basis
-
-
-def _cells(coords: np.ndarray, modes: list[int], keys: list[int]) -> np.ndarray:
-    """A number (N,) uint64 for the cell of each entry in these modes.
-
-    The sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64.
-    """
-    key = np.zeros(len(coords), dtype=np.uint64)
+def _unfolding(
+    coords: np.ndarray, modes: list[int], keys: list[int], values: np.ndarray, row: np.ndarray, n_seen: int
+) -> csr_matrix:
+    """The sparse matrix of rows and cells of these modes, of which those of a single entry are left out."""
+    # the sum modulo 2^64 of coordinates times random odd numbers tells cells apart, but for a chance of about n / 2^64
+    cells = np.zeros(len(coords), dtype=np.uint64)
     for k, odd in zip(modes, keys, strict=True):
-        key += coords[:, k].astype(np.uint64) * np.uint64(odd)
-    return key
-
-
-def _unfolding(cells: np.ndarray, values: np.ndarray, row: np.ndarray, n_seen: int) -> csr_matrix:
-    """The sparse matrix of rows and cells of the other modes.
-
-    Columns of a single entry, which add to the diagonal alone, are left out.
-    """
+        cells += coords[:, k].astype(np.uint64) * np.uint64(odd)
     column = pd.factorize(cells)[0]
-    shared = np.bincount(column)[column] > 1
+    shared = np.bincount(column)[column] > 1  # the others add to the diagonal alone
     column, names = pd.factorize(column[shared])
     return csr_matrix((values[shared], (row[shared], column)), shape=(n_seen, len(names)))
 
 
 def _leading(A: csr_matrix, size: int, start: np.ndarray | None, executor: Executor) -> np.ndarray:
-    """Eigenvectors (n, r) of A A' without its diagonal for its largest, positive eigenvalues, r <= `size`.
-
-    Rayleigh-Ritz in a block Krylov space, whose cost is known beforehand, from a start (n, BLOCK); in that of all rows
-    where there is none.
-    """
+    """Eigenvectors (n, r) of A A' without its diagonal for its largest, positive eigenvalues, r <= `size`."""
+    # Rayleigh-Ritz in a block Krylov space, whose cost is known beforehand, from a start (n, BLOCK); in that of all
+    # rows where there is none
     n = A.shape[0]
     to_rows, to_cells = _product(A, executor), _product(A.T.tocsr(), executor)
     diagonal = np.asarray(A.multiply(A).sum(1)).reshape(-1, 1)
@@ -146,7 +118,15 @@ def _leading(A: csr_matrix, size: int, start: np.ndarray | None, executor: Execu
         space = np.eye(n)
         image = times(space)
     else:
-        space, image = _krylov(times, start, STEPS * size // BLOCK)
+        # an orthonormal basis of the Krylov space, and what `times` makes of it
+        steps, block = STEPS * size // BLOCK, start
+        space, image = np.zeros((n, BLOCK * steps)), np.zeros((n, BLOCK * steps))
+        for step in range(steps):
+            done, here = space[:, : BLOCK * step], slice(BLOCK * step, BLOCK * (step + 1))
+            for _ in range(2):  # a second time for the digits that the first one lost
+                block = np.linalg.qr(block - done @ (done.T @ block))[0]
+            space[:, here] = block
+            image[:, here] = block = times(block)
     value, vector = np.linalg.eigh(space.T @ image)
     kept = np.flatnonzero(value > ROUNDING * np.abs(value).max())[::-1][:size]
     return np.asarray(space @ vector[:, kept])
@@ -180,25 +160,11 @@ def _product(A: csr_matrix, executor: Executor) -> Callable[[np.ndarray], np.nda
     return product
 
 
-def _krylov(times: Callable[[np.ndarray], np.ndarray], block: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """An orthonormal basis (n, BLOCK * steps) of the Krylov space of a block, and what `times` makes of it."""
-    space, image = np.zeros((len(block), BLOCK * steps)), np.zeros((len(block), BLOCK * steps))
-    for step in range(steps):
-        done, here = space[:, : BLOCK * step], slice(BLOCK * step, BLOCK * (step + 1))
-        for _ in range(2):  # a second time for the digits that the first one lost
-            block = np.linalg.qr(block - done @ (done.T @ block))[0]
-        space[:, here] = block
-        image[:, here] = block = times(block)
-    return space, image
-
-
 def core_tensor(
     bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray, executor: Executor = ALONE
 ) -> np.ndarray:
-    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K).
-
-    Row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries.
-    """
+    """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K)."""
+    # row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries
     sizes: list[int] = [basis.shape[1] for basis in bases]
     last = int(np.argmin([len(basis) for basis in bases]))
     others = [k for k in range(len(bases)) if k != last]

@@ -122,25 +122,19 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
         elif isinstance(item, Batch):
             values, classes = (item.values, None) if how.code is None else how.code(item.values)
             yield item._replace(values=values, classes=classes)
-        elif isinstance(item, SparseTensor):
-            _check_no_column(how)
-            yield as_batch(item, None, code=how.code)
-        elif isinstance(item, (tuple, list)) and len(item) in (2, 3):
-            _check_no_column(how)
-            yield as_batch(item[0], item[1], item[2] if len(item) == 3 else None, how.code)
+        elif isinstance(item, SparseTensor) or (isinstance(item, (tuple, list)) and len(item) in (2, 3)):
+            if how.extent is not None:
+                fail_value(
+                    f"the column {how.extent!r} of exposures or trials is one of DataFrames or files, and this batch "
+                    "is a pair or a SparseTensor; use partial_fit."
+                )
+            X, y, time = (item, None, None) if isinstance(item, SparseTensor) else (*item, None)[:3]
+            yield as_batch(X, y, time, how.code)
         else:
             raise TypeError(
                 "a batch must be a pair (X, y), a triple (X, y, time), a SparseTensor or a DataFrame; got "
                 f"{type(item).__name__}."
             )
-
-
-def _check_no_column(how: Arrivals) -> None:
-    if how.extent is not None:
-        fail_value(
-            f"the column {how.extent!r} of exposures or trials is one of DataFrames or files, and this batch is a pair "
-            "or a SparseTensor; use partial_fit."
-        )
 
 
 def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Batch]:
@@ -161,11 +155,7 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
 def rows_of_keys(
     batch: Batch, keys: tuple[dict[Any, int] | None, ...], names: tuple[Any, ...], shape: Any
 ) -> tuple[np.ndarray, tuple[dict[Any, int] | None, ...]]:
-    """Rows (N, K) of the entries of a batch, and per mode the rows of the labels that `keys` does not have yet.
-
-    `names` are those of the model's modes: a batch may bring them in another order. Other modes are refused, labels and
-    indices that do not fit, labels of another kind, and an index outside the shape.
-    """
+    """Rows (N, K) of a batch's entries, in the order of the modes `names`; per mode, those of labels not in `keys`."""
     chosen = matching_modes(names, batch.names)
     coords, given = batch.coords[:, chosen], [batch.keys[k] for k in chosen]
     check_labelled(keys, given)

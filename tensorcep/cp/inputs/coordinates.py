@@ -21,7 +21,7 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.packing import offsets
 from tensorcep.cp.posterior.belief import Result
-from tensorcep.entries.labels import Labels, column_names, why_not_stored
+from tensorcep.entries.labels import Labels, column_names
 from tensorcep.entries.sparse_tensor import SparseTensor, frame_entries
 from tensorcep.entries.tables import as_frame, check_columns_not_in_index
 
@@ -46,11 +46,6 @@ class Read(NamedTuple):
     coding: dict[str, Any]
     source: Any
     place: Any = None
-
-    @property
-    def limit(self) -> float | None:
-        """How many bytes the fit may take, if that is said."""
-        return None if self.place is None else self.place.limit
 
 
 def refuse_others(call: str, others: dict[str, Any]) -> None:
@@ -89,21 +84,11 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
     return coords, values, wanted, labels
 
 
-def warn_of_labels(labels: Sequence[Labels | None]) -> None:
-    """Say before the work of a fit that a file would not take the labels of its rows."""
-    for k, found in enumerate(labels):
-        reason = why_not_stored(found, k)
-        if reason is not None:
-            warn_user(f"{reason} Without that the fit goes on, but its model cannot be saved.", UserWarning)
-
-
 def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
     """Coordinates (n, K) of the entries to predict; labels that the model does not know become -1.
 
     A table holds labels, if the model was fitted with labels: one column per mode, found by name where all modes have
-    names, otherwise in order. The labels of a SparseTensor are matched with the model's in the same way. Other names
-    than the model's are refused, labels where it has indices or indices where it has labels, and labels of another
-    kind.
+    names, otherwise in order; so are those of a SparseTensor. What does not fit the model's is refused.
     """
     order, X = len(labels), as_frame(X)
     if isinstance(X, pd.DataFrame) and any(found is not None for found in labels):
@@ -148,8 +133,7 @@ def names_of_modes(labels: Sequence[Labels | None]) -> tuple[Any, ...]:
 def matching_modes(known: tuple[Any, ...], given: tuple[Any, ...], extra: bool = False, X: str = "X") -> list[int]:
     """Where each mode of the model is among those of `X`: by name, or in order where there are no names to go by.
 
-    Modes may be without a name (None), and columns may only have numbers. Other names, or another number of modes, are
-    refused; with `extra`, there may be further columns beside the modes.
+    Modes may be without a name (None), and columns only have numbers; with `extra`, X may have further columns.
     """
     by_name = None not in known and all(given.count(name) == 1 == known.count(name) for name in known)
     if len(given) != len(known) and not (extra and by_name):
@@ -196,11 +180,7 @@ def _kind_of(labels: Any) -> str | None:
 
 
 def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: np.ndarray | None = None) -> np.ndarray:
-    """Packed rows (n, K) of coordinates; a row beyond the shape becomes its mode's prior row, which follows the others.
-
-    Warns (unknown="prior") or raises (unknown="error") if a row has neither training entries nor features, which
-    `described` (n_rows,) tells.
-    """
+    """Packed rows (n, K), of rows beyond the shape their mode's prior row; warns, or raises, where nothing is known."""
     rows, touched = placed_rows(coords, posterior, described)
     if touched.any():
         what = f"{int(touched.sum())} of {len(coords)} entries touch rows without training entries"
@@ -229,9 +209,8 @@ def distinct_unknown_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Give each unknown row a row of its own, for draws: new rows (n, K), and the row of moments each one has.
 
-    Two entries share an unknown row if they have the same index beyond the shape; an unknown label (-1) is not known to
-    be equal to another, so it is a row of its own. `n_later` rows at other times follow those of the prior; new rows
-    have them before those of the prior.
+    Entries share an unknown row if they have the same index beyond the shape; an unknown label (-1) is not known to
+    equal another. `n_later` rows at other times follow those of the prior; new rows have them before these.
     """
     total, order = sum(shape), len(shape)
     origin = [np.arange(total), total + order + np.arange(n_later)]

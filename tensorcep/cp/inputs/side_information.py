@@ -38,15 +38,6 @@ Designs = tuple[Design | None, ...]
 Clocks = tuple[Clock | Net | None, ...]
 
 
-class Described(NamedTuple):
-    """The rows of a fit: shape and labels with rows that only features or graphs name; features, and axis, by mode."""
-
-    shape: tuple[int, ...]
-    labels: tuple[Labels | None, ...]
-    designs: Designs
-    clocks: Clocks
-
-
 def has_features(prior: Any) -> bool:
     """Whether the parameter `prior` gives features of some mode."""
     return isinstance(prior, Mapping) and any(isinstance(own, Features) for own in prior.values())
@@ -81,14 +72,13 @@ def lost_knowledge(prior: Any, features: Designs, series: Clocks) -> str | None:
 
 def described(
     prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None], columns: Sequence[np.ndarray] | None = None
-) -> Described:
-    """The rows of a fit with this parameter `prior`; no designs where it gives no features, no clocks without series.
+) -> tuple[tuple[int, ...], tuple[Labels | None, ...], Designs, Clocks]:
+    """Shape and labels of a fit with this `prior`, with rows that only it names; features, and axis, by mode, if any.
 
-    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss. A mode
-    that is not known, or that features, series or graph do not fit, is refused.
+    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss.
     """
     if knows_rows(prior) is None:
-        return Described(shape, tuple(labels), (), ())
+        return shape, tuple(labels), (), ()
     sizes, known, names = list(shape), list(labels), names_of(labels)
     designs: list[Design | None] = [None] * len(shape)
     clocks: list[Clock | Net | None] = [None] * len(shape)
@@ -108,7 +98,7 @@ def described(
             if columns is not None:
                 warn_of_nodes(graph, mode, rows_among(columns[k], mode.size))
     own_designs, own_clocks = tuple(designs) if has_features(prior) else (), tuple(clocks) if coupled(prior) else ()
-    return Described(tuple(sizes), tuple(known), own_designs, own_clocks)
+    return tuple(sizes), tuple(known), own_designs, own_clocks
 
 
 def rows_among(rows: np.ndarray, size: int) -> np.ndarray:
@@ -119,10 +109,7 @@ def rows_among(rows: np.ndarray, size: int) -> np.ndarray:
 
 
 def warn_of_new_rows(designs: Designs, seen: Sequence[np.ndarray], coords: np.ndarray, names: Sequence[Any]) -> None:
-    """Say of a batch (N, K) how many of the rows that had no entries before have no features, where most have none.
-
-    `seen` tells of each mode which rows (n_k,) bool had some.
-    """
+    """Say how many new rows of a batch (N, K), `seen` (n_k,) bool not, have no features, where most have none."""
     for k, design in enumerate(designs):
         if design is None:
             continue
@@ -170,10 +157,7 @@ def check_no_deviations(belief: Components, what: str, k: int | None = None) -> 
 
 
 def check_pairs(local: Local, coords: np.ndarray, labels: Sequence[Labels | None]) -> int:
-    """How many pairs of a row and a time occur among entries (N, K).
-
-    Refused if no row has entries at two times: its deviations cannot be told.
-    """
+    """How many pairs of a row and a time occur among entries (N, K); refused where no row has two."""
     pairs = np.unique(coords[:, [local.row, local.along]], axis=0)
     if len(pairs) == len(np.unique(pairs[:, 0])):
         names = names_of(labels)

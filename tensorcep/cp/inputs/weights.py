@@ -58,13 +58,7 @@ def weighted_batch(batch: Batch, sample_weight: Any) -> Batch:
 
 
 def _counted(sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """The places of the entries that count, with their weights; as often as these say, and None, if they are whole.
-
-    Raises
-    ------
-    ValueError
-        If a weight is negative or not finite, or all are 0.
-    """
+    """The places of the entries that count, with their weights; as often as these say, and None, if they are whole."""
     weights = check_weights("sample_weight", check_values(sample_weight, n, name="sample_weight"))
     if (weights != np.rint(weights)).any():
         which = np.flatnonzero(weights)
@@ -96,8 +90,7 @@ TAKERS = {"exposure": "likelihood='poisson' or 'negbinomial'", "n_trials": "like
 def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
     """The entries without a column of extents, the extents or None, and the name of that column.
 
-    `kinds` are those that the likelihood may come to have, `given` the arguments exposure and n_trials: an array, or a
-    column of the table X. One that the likelihood does not have, or that X has no column of, is refused.
+    `kinds` are those that the likelihood may come to have, `given` the arguments: an array, or a column of the table X.
     """
     refuse_others("CPCountRegressor.fit", {name: value for name, value in given.items() if name not in TAKERS})
     said = {name: value for name, value in given.items() if value is not None}

@@ -39,7 +39,7 @@ from tensorcep.cp.meanfield.row_update import (
     update_mode,
 )
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
-from tensorcep.cp.model.columns import columns_of, free_problem, orders_of, posterior_of_rows
+from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
@@ -76,7 +76,7 @@ Move = tuple[int, np.ndarray, np.ndarray]  # a mode before its update: see `hold
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanFieldState:
     """Rows at the starting means with the prior's covariances; `kind` names the likelihood's augmentation."""
-    small, columns = with_seen_rows(free_problem(problem)), columns_of(problem)
+    small, columns = with_seen_rows(free_problem(problem)), encode_columns(problem.every_free)
     augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
     y, weight = problem.entries.y, problem.entries.weight
     stored = on_scratch(y) and augmentation.expected is None

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.arrays import copy_near
+from tensorcep.core.arrays import copy_near, empty_near
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model.entries import SQUARES, room_for_products
-from tensorcep.cp.model.latent import empty_latent
 from tensorcep.cp.model.parameters import kernel_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, per_entry, times_in_sum
@@ -49,7 +48,7 @@ def as_observed(problem: Problem, augmentation: Augmentation, parameters: Sequen
     if augmentation.expected is None:
         weight, y = (weight, y) if problem.uneven is None else (weight.copy(), y.copy())
         return ExpectedSites(none, none, weight, y, none, none)
-    spread, constant = empty_latent(problem.entries), empty_latent(problem.entries)
+    spread, constant = empty_near(problem.entries.y), empty_near(problem.entries.y)
     spread[:], constant[:] = 0.0, 0.0
     sites = ExpectedSites(none, none, copy_near(weight), copy_near(y), spread, constant)
     some_present = any(one.stage == DrawStage.PRESENCE for one in parameters)
@@ -99,7 +98,7 @@ def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
 
 def latent_squares(problem: Problem, second: RowSource, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
     """E[f^2] of the entries, (n_blocks, LANES), from packed second moments of all columns; with what is known, by f."""
-    rows, twice, square = problem.entries.rows, times_in_sum(problem.rank), empty_latent(problem.entries)
+    rows, twice, square = problem.entries.rows, times_in_sum(problem.rank), empty_near(problem.entries.y)
     scratch = partial(room_for_products, len(twice))
     executor.run(SQUARES, 0, len(square), rows, second, twice, square, scratch=scratch)
     square *= problem.entries.weight

@@ -26,10 +26,7 @@ CLAMPED = 1e12
 
 
 def parts_of(interactions: Any, rank: int) -> dict[str, int]:
-    """Number of columns of each part: per mode ("main"), per pair of modes ("pair"), of all modes ("cp").
-
-    `interactions`, a known word or a dict of explicit ranks, is checked.
-    """
+    """Number of columns of each part: of a mode ("main"), a pair ("pair"), all ("cp"); `interactions` is checked."""
     if isinstance(interactions, dict):
         for name in interactions:
             check_choice("a key of interactions", name, PARTS)
@@ -105,21 +102,13 @@ class FreeColumns(NamedTuple):
     With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
     clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment, of
     a mean where one of two columns is clamped there, or of 1 where both are.
-
-    Attributes
-    ----------
-    free : (K, R) bool
-    free_index : (K, Q) int64
-        The free columns of each mode; -1 stands for a column of zeros.
-    clamped_index : (K, C) int64
-        The others; -1 stands for none.
-    groups : (G, 2 + K) int64
-        See `column_groups`.
     """
 
-    free: np.ndarray
-    free_index: np.ndarray
-    clamped_index: np.ndarray
+    free: np.ndarray  # (K, R) bool
+    free_index: np.ndarray  # (K, Q) int64, the free columns of each mode; -1 stands for a column of zeros
+    clamped_index: np.ndarray  # (K, C) int64, the others; -1 stands for none
+    # (G, 2 + K) int64, of columns that follow each other and are free in the same modes: how many columns, how many
+    # modes, and where the first lies among the free columns of each of these modes, counted through all modes
     groups: np.ndarray
 
     @property
@@ -144,8 +133,7 @@ class FreeColumns(NamedTuple):
     def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
         """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order.
 
-        `columns` are (n,) for products of means, and (n, 2) for products of second moments; `places` has an item for
-        every mode.
+        `columns` are (n,) for products of means, (n, 2) for products of second moments; `places` has an item per mode.
         """
         lines = []
         for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
@@ -158,15 +146,6 @@ class FreeColumns(NamedTuple):
 
 def encode_columns(free: np.ndarray) -> FreeColumns:
     """The record of the free columns (K, R) bool."""
-    return FreeColumns(free, padded_columns(free), padded_columns(~free), column_groups(free))
-
-
-def column_groups(free: np.ndarray) -> np.ndarray:
-    """Columns that follow each other and are free in the same modes, (G, 2 + K) int64.
-
-    How many columns and modes, and where the first column lies among the free ones of each of these modes, counted
-    through all modes.
-    """
     Q, at = int(free.sum(axis=1).max()), np.cumsum(free, axis=1) - 1
     groups: list[list[int]] = []
     for r, column in enumerate(free.T):
@@ -175,7 +154,7 @@ def column_groups(free: np.ndarray) -> np.ndarray:
             continue
         modes = np.flatnonzero(column)
         groups.append([1, len(modes), *(k * Q + at[k, r] for k in modes), *[0] * (len(free) - len(modes))])
-    return np.array(groups, dtype=np.int64)
+    return FreeColumns(free, padded_columns(free), padded_columns(~free), np.array(groups, dtype=np.int64))
 
 
 # Where sums find their factors among the numbers of a row: in the order of the elements of z z' or z c (`FreeColumns`),
@@ -185,27 +164,13 @@ Order = dict[tuple[int, int], np.ndarray]
 
 
 class Orders(NamedTuple):
-    """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0.
+    """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0."""
 
-    Attributes
-    ----------
-    products : dict of (W,) int64
-        By (mode to update, other mode): the elements of z z', packed, and then of z_q z_c for every c and q.
-    means : dict of (Q + C,) int64
-        The same of z and of the clamped columns.
-    squares : dict of int64
-        By (mode, other mode): the elements of z_c z_d of the clamped columns, packed.
-    second : (K, P) int64
-        The second moments of all columns of a mode's own rows, packed.
-    n_clamped : int
-        C.
-    """
-
-    products: Order
-    means: Order
-    squares: Order
-    second: np.ndarray
-    n_clamped: int
+    products: Order  # by (mode to update, other mode): the elements of z z', packed, then of z_q z_c for every c and q
+    means: Order  # the same of z and of the clamped columns, (Q + C,)
+    squares: Order  # the elements of z_c z_d of the clamped columns, packed
+    second: np.ndarray  # (K, P) int64, the second moments of all columns of a mode's own rows, packed
+    n_clamped: int  # C
 
 
 def orders_of(columns: FreeColumns) -> Orders:
@@ -234,16 +199,9 @@ def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
 # Models with main effects and interactions in the free columns of every mode alone, Q of them, and back.
 
 
-def columns_of(problem: Problem) -> FreeColumns:
-    """The record of the problem's columns; all are free where it names none."""
-    return encode_columns(problem.every_free)
-
-
 def free_problem(problem: Problem) -> Problem:
-    """The problem in the free columns of every mode; a mode with fewer of them gets columns that the data never touch.
-
-    The prior must not couple free and clamped columns.
-    """
+    """The problem in the free columns of every mode, which its prior must not couple with clamped ones."""
+    # a mode with fewer of them gets columns that the data never touch
     free = problem.free
     if free is None:
         return problem
@@ -302,38 +260,20 @@ def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.
 
 
 def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None, **learned: Any) -> Posterior:
-    """The posterior of all columns, of the rows in the free ones, with what was learned of the likelihood."""
-    seen, rank = seen_rows(problem), rows.eta.shape[1]
-    posterior = Posterior(problem.shape, rank, rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)
-    return posterior if problem.free is None else all_columns(posterior, problem.free)
-
-
-def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
-    R = free.shape[1]
-    full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
-    for k, row in enumerate(free):
-        where, n = np.flatnonzero(row), int(row.sum())
-        a, b = np.tril_indices(n)
-        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
-            first[k] : first[k + 1], : n * (n + 1) // 2
-        ]
-    return full
-
-
-def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
-    """The posterior of all columns, those that are clamped at 1 with the precision CLAMPED."""
-    first, R = offsets(posterior.shape), free.shape[1]
-    Lam, eta = np.zeros((len(posterior.eta), R * (R + 1) // 2)), np.full((len(posterior.eta), R), CLAMPED)
+    """The posterior of all columns, of rows in the free ones; those clamped at 1 have the precision CLAMPED."""
+    free, shape, seen = problem.free, problem.shape, seen_rows(problem)
+    if free is None:
+        return Posterior(shape, rows.eta.shape[1], rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)
+    first, R = offsets(shape), free.shape[1]
+    Lam, eta = np.zeros((len(rows.eta), R * (R + 1) // 2)), np.full((len(rows.eta), R), CLAMPED)
     Lam[:, diagonal(R)] = CLAMPED
-    modes = posterior.mode_prior
     precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
     for k, row in enumerate(free):
         n, mine = int(row.sum()), slice(first[k], first[k + 1])
         where = np.flatnonzero(row)
         i, j = np.tril_indices(n)
-        Lam[mine, diagonal(R)[where[i]] - (where[i] - where[j])] = posterior.Lam[mine, : len(i)]
-        eta[mine, where] = posterior.eta[mine, :n]
+        Lam[mine, diagonal(R)[where[i]] - (where[i] - where[j])] = rows.Lam[mine, : len(i)]
+        eta[mine, where] = rows.eta[mine, :n]
         if modes is not None:
             precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
             mean[k, where] = modes.mean[k, :n]
@@ -347,7 +287,20 @@ def all_columns(posterior: Posterior, free: np.ndarray) -> Posterior:
             for one, row in zip(modes.drifts, free, strict=False)
         )
         modes = ModePrior(mean, precision, slopes, drifts)
-    return posterior._replace(rank=R, Lam=Lam, eta=eta, mode_prior=modes)
+    return Posterior(shape, R, Lam, eta, seen=seen, mode_prior=modes, **learned)
+
+
+def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
+    R = free.shape[1]
+    full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
+    for k, row in enumerate(free):
+        where, n = np.flatnonzero(row), int(row.sum())
+        a, b = np.tril_indices(n)
+        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
+            first[k] : first[k + 1], : n * (n + 1) // 2
+        ]
+    return full
 
 
 def _in_all(lines: np.ndarray, free: np.ndarray) -> np.ndarray:

@@ -27,41 +27,21 @@ MAX_PARTS = 64
 
 
 class Entries(NamedTuple):
-    """Observed entries in blocks of LANES, in the order of their coordinates.
+    """Observed entries in blocks of LANES, in the order of their coordinates."""
 
-    Attributes
-    ----------
-    rows : (n_blocks, K, LANES) int32
-        Packed row of each mode (see `tensorcep.cp.posterior.belief`). Padding lanes point at row 0.
-    y : (n_blocks, LANES) float64
-    weight : (n_blocks, LANES) float64
-        1 for an entry, 0 for padding.
-    chunk_start : (C + 1,) int64
-        Blocks of chunk c are chunk_start[c]:chunk_start[c + 1].
-    permutation : (N,) int32, int64 of more entries than it holds
-        Entry of the input that lane n holds.
-    offsets : (K + 1,) int64
-        First packed row of each mode.
-    known, theta : (n_blocks, LANES) float64
-        What is known of the latent value beside the rows, and the likelihood's parameter where each entry knows its
-        own; no blocks where there is no such thing.
-    """
-
-    rows: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
-    chunk_start: np.ndarray
-    permutation: np.ndarray
-    offsets: np.ndarray
-    known: np.ndarray = np.zeros((0, LANES))
-    theta: np.ndarray = np.zeros((0, LANES))
+    rows: np.ndarray  # (n_blocks, K, LANES) int32, packed (`cp.posterior.belief`); padding lanes point at row 0
+    y: np.ndarray  # (n_blocks, LANES)
+    weight: np.ndarray  # (n_blocks, LANES), 1 for an entry, 0 for padding
+    chunk_start: np.ndarray  # (C + 1,) int64, blocks of chunk c are chunk_start[c]:chunk_start[c + 1]
+    permutation: np.ndarray  # (N,) int32, int64 of more than that holds: the entry of the input that lane n holds
+    offsets: np.ndarray  # (K + 1,) int64, first packed row of each mode
+    known: np.ndarray = np.zeros((0, LANES))  # of the latent value beside the rows; no blocks where nothing is
+    theta: np.ndarray = np.zeros((0, LANES))  # the likelihood's parameter where each entry knows its own; so too
 
 
 def pack_entries(coords: np.ndarray, y: np.ndarray, shape: Sequence[int]) -> Entries:
-    """Sort entries by coordinate, stably, and lay them out in lanes.
-
-    Sorting makes rows of the first mode local in memory, and the result independent of the order of the input.
-    """
+    """Sort entries by coordinate, stably, and lay them out in lanes."""
+    # so that rows of the first mode are local in memory, and the result does not depend on the order of the input
     n, order = coords.shape
     first, n_blocks = offsets(shape), -(-n // LANES)
     lines = number_lines(coords, n_blocks * LANES - n)
@@ -95,39 +75,20 @@ def chunk_starts(n: int, order: int, n_blocks: int, n_rows: int) -> np.ndarray:
 
 
 class EntriesByRow(NamedTuple):
-    """The entries of every packed row, for sums per row whose order is fixed.
+    """The entries of every packed row, for sums per row whose order is fixed."""
 
-    Attributes
-    ----------
-    start : (n_rows + 1,) int64
-        Row i has the places start[i]:start[i + 1] of the two arrays below; the modes follow each other.
-    end : (n_rows,) int64
-        Where in them the entries begin that come last in their rows.
-    entry : (K * N,) int32
-        Place of the entry in the lanes of `Entries`, counted through all blocks; nothing where values stand for it.
-    value : (K * N,) float64
-        Values of the entries, or nothing.
-    others : (K * N, K - 1) int32
-        Packed rows of the entry in the other modes.
-    chunks : tuple of (C + 1,) int64
-        Per mode, rows at which it can be cut into parts of about as many entries.
-    """
-
-    start: np.ndarray
-    end: np.ndarray
-    entry: np.ndarray
-    value: np.ndarray
-    others: np.ndarray
-    chunks: tuple[np.ndarray, ...]
+    start: np.ndarray  # (n_rows + 1,) int64, row i has the places start[i]:start[i + 1] of these lists, mode after mode
+    end: np.ndarray  # (n_rows,) int64, where in them the entries begin that come last in their rows
+    entry: np.ndarray  # (K * N,) int32, place in the lanes of `Entries`, through all blocks; nothing with values for it
+    value: np.ndarray  # (K * N,), values of the entries, or nothing
+    others: np.ndarray  # (K * N, K - 1) int32, packed rows of the entry in the other modes
+    chunks: tuple[np.ndarray, ...]  # per mode (C + 1,) int64, rows that cut it into parts of about as many entries
 
 
 def entries_by_row(
     entries: Entries, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:
-    """Sort the entries by row, once for every mode; those at the places `late` come last in their rows.
-
-    They are listed by their places, or by their values.
-    """
+    """Sort entries by row, once for every mode, those at places `late` last in rows; listed by places, or values."""
     n, K = len(entries.permutation), entries.rows.shape[1]
     entry, value = np.empty(0 if values else K * n, dtype=np.int32), np.empty(K * n if values else 0)
     others, is_late = np.empty((K * n, K - 1), dtype=np.int32), np.zeros(n, dtype=np.uint8)

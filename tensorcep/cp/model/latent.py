@@ -19,7 +19,7 @@ from tensorcep.kernels.slots import LANES, axpy, dot_add, lane_zeros, multiply
 def latent_means(first, last, rows, mean, groups, f):
     """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last.
 
-    `groups` (G, 2 + K) are those of `tensorcep.cp.model.columns.column_groups`.
+    `groups` (G, 2 + K) are `FreeColumns.groups` (`tensorcep.cp.model.columns`).
     """
     Q, K = mean.shape[1], rows.shape[1]
     product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
@@ -112,15 +112,14 @@ def latent_moments(coords, mean, cov, f, v):
 def latent_of_entries(
     entries: Entries, mean: np.ndarray, executor: Executor, groups: np.ndarray | None = None
 ) -> np.ndarray:
-    """The latent value of every entry at row means, (n_blocks, LANES), 0 in padding lanes.
-
-    Means have all columns, or (n_rows, Q) the free ones of these groups (`FreeColumns.groups`).
-    """
-    f = empty_latent(entries)
+    """The latent value of every entry, (n_blocks, LANES), 0 in padding lanes, at means of all columns or `groups`."""
+    f = empty_near(entries.y)
     groups = _all_columns(entries, mean) if groups is None else groups
     executor.run(latent_means, 0, len(f), entries.rows, mean, groups, f)
     f *= entries.weight
-    return add_known(f, entries)
+    if len(entries.known):
+        f += entries.known
+    return f
 
 
 def _all_columns(entries: Entries, mean: np.ndarray) -> np.ndarray:
@@ -132,10 +131,8 @@ def _all_columns(entries: Entries, mean: np.ndarray) -> np.ndarray:
 def move_latent(
     f: np.ndarray, entries: Entries, mean: np.ndarray, executor: Executor, weight: np.ndarray | None = None
 ) -> float:
-    """Move latent values f, as of `latent_of_entries`, to other row means; gives their `relative_change`.
-
-    Some move at a time, so that there is no second array of all. Each counts by its weight, if they have some.
-    """
+    """Move latent values f, as of `latent_of_entries`, to other row means; gives their `relative_change`."""
+    # some move at a time, so that there is no second array of all
     n, blocks = f.size, [(a // LANES, b // LANES) for a, b in leaves(f.size)]
     room, squares, moves = np.empty((max((b - a for a, b in blocks), default=0), LANES)), [], []
     groups = _all_columns(entries, mean)
@@ -149,18 +146,6 @@ def move_latent(
         moves.append(np.add.reduce(_weigh((new - f[a:b]).ravel() ** 2, weight, slice(a * LANES, b * LANES))))
         f[a:b] = new
     return change_of_sums(sum_of_leaves(iter(moves), n), sum_of_leaves(iter(squares), n), n) if n else 0.0
-
-
-def empty_latent(entries: Entries) -> np.ndarray:
-    """Numbers of the entries that nobody has set, (n_blocks, LANES), where the entries lie."""
-    return empty_near(entries.y)
-
-
-def add_known(f: np.ndarray, entries: Entries) -> np.ndarray:
-    """Latent values (n_blocks, LANES), changed in place, with what is known of them beside the rows."""
-    if len(entries.known):
-        f += entries.known
-    return f
 
 
 def relative_change(new: np.ndarray, old: np.ndarray, weight: np.ndarray | None = None) -> float:
@@ -187,22 +172,24 @@ LEAST_OF_THREAD = 1 << 12
 
 def latent_of_points(draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The latent value (S, n) at packed rows (n, K) in draws (S, n_rows, R) of all rows, float64 or float32."""
-    used, places = _used_rows(rows, draws.shape[1])
-    table = _table(len(used), draws.shape[2])
-    f = np.empty((len(draws), len(rows)))
-    sums_at_cells(draws, used, places, table, f)
+    n_rows, f = draws.shape[1], np.empty((len(draws), len(rows)))
+    if rows.size < n_rows:
+        used, places = np.unique(rows, return_inverse=True)
+        places = places.reshape(rows.shape).astype(np.int32)
+    else:
+        seen = np.zeros(n_rows, dtype=bool)
+        seen[rows] = True
+        used, places = np.flatnonzero(seen), (np.cumsum(seen) - 1).astype(np.int32)[rows]
+    sums_at_cells(draws, used, places, _table(len(used), draws.shape[2]), f)
     return f
 
 
 class PackedCells(NamedTuple):
-    """The packed rows (n_blocks * LANES, K) int32 of all lanes, for latent values that are asked for many times.
+    """The packed rows of all lanes, for latent values that are asked for many times."""
 
-    `used` (n_rows,) are all packed rows; in `tables` threads keep the rows of one set of means.
-    """
-
-    rows: np.ndarray
-    used: np.ndarray
-    tables: Rooms
+    rows: np.ndarray  # (n_blocks * LANES, K) int32
+    used: np.ndarray  # (n_rows,), all packed rows
+    tables: Rooms  # in which threads keep the rows of one set of means
 
 
 def cells_of(entries: Entries, R: int) -> PackedCells:
@@ -214,18 +201,18 @@ def cells_of(entries: Entries, R: int) -> PackedCells:
 
 def latent_of_cells(cells: PackedCells, entries: Entries, mean: np.ndarray, executor: Executor) -> np.ndarray:
     """As `latent_of_entries`, a quarter of its time for 12 bytes per entry of a third order."""
-    f = empty_latent(entries)
+    f = empty_near(entries.y)
+    flat = f.reshape(1, -1)
+
+    def sum_between(first: int, last: int, table: np.ndarray) -> None:
+        sums_at_cells(mean[None], cells.used, cells.rows[first:last], table, flat[:, first:last])
+
     cells.tables.start()
-    record = (mean[None], cells, f.reshape(1, -1))
-    executor.run(_sums_between, 0, f.size, *record, align=LEAST_OF_THREAD, scratch=cells.tables)
+    executor.run(sum_between, 0, f.size, align=LEAST_OF_THREAD, scratch=cells.tables)
     f *= entries.weight
-    return add_known(f, entries)
-
-
-def _sums_between(
-    first: int, last: int, draws: np.ndarray, cells: PackedCells, f: np.ndarray, table: np.ndarray
-) -> None:
-    sums_at_cells(draws, cells.used, cells.rows[first:last], table, f[:, first:last])
+    if len(entries.known):
+        f += entries.known
+    return f
 
 
 def _table(n_rows: int, R: int) -> np.ndarray:
@@ -233,13 +220,3 @@ def _table(n_rows: int, R: int) -> np.ndarray:
     table = lane_zeros((n_rows + 2, padded_width(R)))
     table[n_rows, :R] = 1.0
     return table
-
-
-def _used_rows(rows: np.ndarray, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct packed rows, and where each of rows (n, K) stands among them, (n, K) int32."""
-    if rows.size < n_rows:
-        used, places = np.unique(rows, return_inverse=True)
-        return used, places.reshape(rows.shape).astype(np.int32)
-    seen = np.zeros(n_rows, dtype=bool)
-    seen[rows] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1).astype(np.int32)[rows]

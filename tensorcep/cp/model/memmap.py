@@ -48,10 +48,7 @@ def value_offset(likelihood: Likelihood) -> float:
 
 
 def row_pieces(start: np.ndarray, first: int, last: int, offset: int = 0, align: int = 1) -> Iterator[tuple[int, int]]:
-    """Cuts of the rows first:last, counted from `offset`, with about READ entries between them.
-
-    They lie at multiples of `align`, counted from `offset` too.
-    """
+    """Cuts of the rows first:last, at multiples of `align` from `offset`, with about READ entries between them."""
     a = first
     while a < last:
         b = int(np.searchsorted(start, start[offset + a] + READ, side="right")) - 1 - offset
@@ -132,10 +129,8 @@ class StoredColumns(NamedTuple):
 def scratch_bytes(n: int, order: int, drawn: bool = False) -> int:
     """The most bytes that the files of a fit of n entries take at a time; `drawn`: with auxiliary variables."""
     source, sorting, packed = 4 * order + 8, 2 * (4 * order + 16), 4 * order + 24
-    by_row = order * (4 * (order - 1) + 8)
-    beside = 16  # values less their mean, values that were not left out
-    sites = SITES if drawn else 0
-    return n * (source + beside + max(sorting, packed + 2 * by_row + sites))
+    by_row, beside = order * (4 * (order - 1) + 8), 16  # values less their mean, values that were not left out
+    return n * (source + beside + max(sorting, packed + 2 * by_row + (SITES if drawn else 0)))
 
 
 def pieces(n: int) -> Iterator[slice]:
@@ -145,13 +140,7 @@ def pieces(n: int) -> Iterator[slice]:
 
 
 def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> Entries:
-    """As `tensorcep.cp.model.entries.pack_entries`, of values (N,) on scratch, where the entries lie too.
-
-    Raises
-    ------
-    ValueError
-        If a cell occurs twice that may not.
-    """
+    """As `entries.pack_entries`, of values (N,) on scratch, where entries lie too; ValueError if a cell comes twice."""
     n, order, room = len(y), len(shape), room_of(y)
     first, n_blocks = offsets(shape), -(-n // LANES)
     place = room.empty(n, np.int32 if n < np.iinfo(np.int32).max else np.int64)
@@ -162,7 +151,15 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
     for k in range(order - 1, -1, -1):
         parts = _sort_by(k, parts, shape[k], room)
     if source.distinct:
-        _check_distinct(parts[:order])
+        for at in pieces(n - 1):
+            following = slice(at.start + 1, at.stop + 1)
+            same = np.logical_and.reduce([column[at] == column[following] for column in parts[:order]])
+            if same.any():
+                cell = tuple(int(column[at][int(same.argmax())]) for column in parts[:order])
+                raise ValueError(
+                    f"the cell of rows {cell}, counted from 0, occurs more than once, and {int(same.sum())} of "
+                    f"{at.stop - at.start} cells looked at do; merge them before a fit on scratch."
+                )
     rows = room.empty((n_blocks, order, LANES), np.int32)
     values, weight = (room.empty((n_blocks, LANES)) for _ in range(2))
     for at in pieces(n_blocks * LANES):
@@ -205,27 +202,12 @@ def _place_keys(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.nda
     return place, to
 
 
-def _check_distinct(columns: Sequence[np.ndarray]) -> None:
-    n = len(columns[0])
-    for at in pieces(n - 1):
-        following = slice(at.start + 1, at.stop + 1)
-        same = np.logical_and.reduce([column[at] == column[following] for column in columns])
-        if same.any():
-            cell = tuple(int(column[at][int(same.argmax())]) for column in columns)
-            raise ValueError(
-                f"the cell of rows {cell}, counted from 0, occurs more than once, and {int(same.sum())} of "
-                f"{at.stop - at.start} cells looked at do; merge them before a fit on scratch."
-            )
-
-
 def by_row_of(
     problem: Problem, late: np.ndarray | None = None, values: bool = False, executor: Executor = ALONE
 ) -> EntriesByRow:
-    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`.
-
-    Those on scratch are listed once. From their values the likelihood has taken something: they are listed with it, as
-    float32, where that loses nothing (`StoredTargets` gives them back).
-    """
+    """The entries of a problem by row, where they lie: see `tensorcep.cp.model.entries.entries_by_row`."""
+    # those on scratch are listed once; with what the likelihood took from their values, as float32, where that loses
+    # nothing (`StoredTargets` gives them back)
     entries = problem.entries
     room = room_of(entries.y)
     if not isinstance(room, Scratch):
@@ -233,19 +215,16 @@ def by_row_of(
     key = (id(entries.y), None if late is None else late.tobytes(), values)
     if key not in room.tables:
         shift = value_offset(problem.likelihood) if values else 0.0
-        raw = shift if values and _is_single(entries.y.ravel()[: len(entries.permutation)], shift) else None
+        y = entries.y.ravel()[: len(entries.permutation)]
+
+        def is_single(at: slice) -> bool:
+            single = (y[at] + shift).astype(np.float32)
+            return np.array_equal(np.subtract(single, shift, dtype=np.float64), y[at])
+
+        raw = shift if values and all(map(is_single, pieces(len(y)))) else None
         room.tables[key] = (entries, _list_rows(entries, late, values, raw, room))
     found: EntriesByRow = room.tables[key][1]
     return found
-
-
-def _is_single(y: np.ndarray, shift: float) -> bool:
-    """Whether single precision holds values (n,) as they were before `shift` was taken from them."""
-    for at in pieces(len(y)):
-        raw = (y[at] + shift).astype(np.float32)
-        if not np.array_equal(np.subtract(raw, shift, dtype=np.float64), y[at]):
-            return False
-    return True
 
 
 def _list_rows(entries: Entries, late: np.ndarray | None, values: bool, raw: float | None, room: Room) -> EntriesByRow:
@@ -342,7 +321,14 @@ def change_and_score(
     shift, summed, start = value_offset(problem.likelihood), 0, by_row.start
     for b in range(0, n_blocks, BLOCKS):
         first, last = b * LANES, min(n, (b + BLOCKS) * LANES)
-        rows = _rows_in_lanes(first, last, by_row)
+        # the packed rows of the entries, in blocks (n, K, LANES)
+        others = by_row.others[first:last]
+        packed = np.zeros((-(-(last - first) // LANES) * LANES, others.shape[1] + 1), dtype=np.int32)
+        i, j = int(np.searchsorted(start, first, side="right")) - 1, int(np.searchsorted(start, last, side="left"))
+        count = np.diff(np.clip(start[i : j + 1], first, last))
+        packed[: last - first, 0] = np.repeat(np.arange(i, j, dtype=np.int32), count)
+        packed[: last - first, 1:] = others
+        rows = np.ascontiguousarray(packed.reshape(-1, LANES, packed.shape[1]).transpose(0, 2, 1))
         for part in (by_row.others, by_row.value):
             read_ahead(part, last, min(n, last + BLOCKS * LANES))
         new, old = (_latent(rows, mean, columns, last - first, executor) for mean in means)
@@ -359,18 +345,6 @@ def change_and_score(
             sum_rows(cuts, by_row, shift, sums, executor)
             summed = complete
     return change_of_sums(moved.sum, size.sum, n_blocks * LANES), score.sum / n
-
-
-def _rows_in_lanes(first: int, last: int, by_row: EntriesByRow) -> np.ndarray:
-    """The packed rows of the entries first:last, whole blocks (n, K, LANES) but the last."""
-    n, others = -(-(last - first) // LANES), by_row.others[first:last]
-    rows = np.zeros((n * LANES, others.shape[1] + 1), dtype=np.int32)
-    a = int(np.searchsorted(by_row.start, first, side="right")) - 1
-    b = int(np.searchsorted(by_row.start, last, side="left"))
-    count = np.diff(np.clip(by_row.start[a : b + 1], first, last))
-    rows[: last - first, 0] = np.repeat(np.arange(a, b, dtype=np.int32), count)
-    rows[: last - first, 1:] = others
-    return np.ascontiguousarray(rows.reshape(n, LANES, -1).transpose(0, 2, 1))
 
 
 def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:

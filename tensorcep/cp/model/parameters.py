@@ -35,10 +35,8 @@ def groups_of(problem: Problem, mode: int | None) -> Groups:
 
 
 def told_of_theta(likelihood: Likelihood) -> dict[str, Any]:
-    """What the theta of draws under this likelihood holds, as fields of `tensorcep.cp.posterior.belief.Draws`.
-
-    Chains and the fits beside them must say the same of it: files are read by what it says.
-    """
+    """What the theta of draws under this likelihood holds, as fields of `Draws`."""
+    # chains and fits beside them must say the same of it: files are read by what it says
     levels = likelihood.levels
     return {"n_thresholds": 0 if levels is None else levels.n - 2, "has_share": likelihood.zeros is not None}
 

@@ -13,24 +13,13 @@ from tensorcep.priors.base import RowPrior
 
 
 class FixedRows(NamedTuple):
-    """Modes whose rows are known, and stay as they are.
-
-    Attributes
-    ----------
-    modes : tuple of bool
-    seen : (n_rows,) bool
-        Of the rows of these modes, those that entries told of.
-    Lam, eta : (n_rows, P), (n_rows, R) float64
-        Natural parameters of the rows of these modes; those of the others are of no meaning.
-    draws : (D, n_rows, R) float64
-        The same for samplers, which take one after the other.
-    """
+    """Modes whose rows are known, and stay as they are; lines of rows of other modes are of no meaning."""
 
     modes: tuple[bool, ...]
-    seen: np.ndarray
-    Lam: np.ndarray
-    eta: np.ndarray
-    draws: np.ndarray
+    seen: np.ndarray  # (n_rows,) bool, of the rows of these modes those that entries told of
+    Lam: np.ndarray  # (n_rows, P), natural parameters
+    eta: np.ndarray  # (n_rows, R)
+    draws: np.ndarray  # (D, n_rows, R), the same for samplers, which take one after the other
 
 
 class Uneven(NamedTuple):
@@ -43,46 +32,22 @@ class Uneven(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What a method infers from.
-
-    Attributes
-    ----------
-    prior : RowPrior
-        Prior of the rows.
-    start : (n_rows, R) float64 or None
-        Row means that a method starts from; None starts at the prior.
-    noise_prior : GammaNoise or None
-        Prior of the Gaussian noise precision; None for likelihoods without one.
-    seed : int
-        Seed of the methods that draw random numbers.
-    free : (K, R) bool or None
-        Columns that are not clamped to 1 by the prior (`tensorcep.cp.model.columns`); None when all are free.
-    fixed : FixedRows or None
-        Rows that are not learned.
-    power : (n_blocks, LANES) float64 or None
-        To which power each entry's likelihood is taken, 0 in padding lanes; None where it is 1.
-    uneven : Uneven or None
-        How the noise, or the dispersion, differs; None where it is the same everywhere.
-    of_entries : object or None
-        What another run of the method has of the same entries (`tensorcep.core.loop.Method.of_entries`).
-    tries : bool
-        Whether many quick starts are worth their time where spectra show nothing (`tensorcep.cp.init.multistart`).
-    """
+    """What a method infers from."""
 
     entries: Entries
     shape: tuple[int, ...]
     rank: int
     likelihood: Likelihood
     prior: RowPrior
-    start: np.ndarray | None
-    noise_prior: GammaNoise | None
-    seed: int = 0
-    free: np.ndarray | None = None
-    fixed: FixedRows | None = None
-    power: np.ndarray | None = None
-    uneven: Uneven | None = None
-    of_entries: Any = None
-    tries: bool = True
+    start: np.ndarray | None  # (n_rows, R), row means that a method starts from; None starts at the prior
+    noise_prior: GammaNoise | None  # of the Gaussian noise precision; None for likelihoods without one
+    seed: int = 0  # of the methods that draw random numbers
+    free: np.ndarray | None = None  # (K, R) bool, columns that the prior does not clamp to 1 (`columns`); None: all
+    fixed: FixedRows | None = None  # rows that are not learned
+    power: np.ndarray | None = None  # (n_blocks, LANES), of each entry's likelihood, 0 in padding lanes; None where 1
+    uneven: Uneven | None = None  # how noise, or the dispersion, differs; None where it is the same everywhere
+    of_entries: Any = None  # what another run of the method has of the same entries (`core.loop.Method.of_entries`)
+    tries: bool = True  # whether many quick starts are worth their time where spectra show nothing (`init.multistart`)
 
     def is_fixed(self, k: int) -> bool:
         """Whether the rows of mode k stay as they are."""

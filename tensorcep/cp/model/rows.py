@@ -53,25 +53,14 @@ class RowState(NamedTuple):
 
 
 class RowSource(NamedTuple):
-    """Rows of all modes as the kernel of a pass reads them (`tensorcep.core.executor.Pass`).
+    """Rows of all modes as the kernel of a pass reads them (`tensorcep.core.executor.Pass`)."""
 
-    Attributes
-    ----------
-    kind : str
-        What they are called.
-    here : (n_rows, W) float64
-    of : dict of arrays with a line for each row
-        What they follow from, by the names of the arguments of passes that give it.
-    by : callable or None
-        ``by(first, last, *of, here)``: how they follow; None: they are the same.
-    order : array of int64, or a tuple of such or None for every mode
-        Places in the rows of the numbers that are read, -1 for 0; None for all numbers, or of a mode that is not read.
-    """
-
-    kind: str
-    here: np.ndarray
-    of: dict[str, np.ndarray]
-    by: Any = None
+    kind: str  # what they are called
+    here: np.ndarray  # (n_rows, W)
+    of: dict[str, np.ndarray]  # what they follow from, a line for each row, by the arguments of passes that give it
+    by: Any = None  # ``by(first, last, *of, here)``: how they follow; None: they are the same
+    # places in the rows of the numbers that are read, -1 for 0, or a tuple of such or None for every mode; None for all
+    # numbers, or of a mode that is not read
     order: Any = None
     first: np.ndarray = np.zeros(1)
 
@@ -142,14 +131,13 @@ def per_entry(
     given: tuple[np.ndarray, ...], results: tuple[np.ndarray, ...], kernel: Any, problem: Problem, executor: Executor
 ) -> None:
     """Call a kernel of flat arrays for all entries, all arrays (n_blocks, LANES); results are 0 in padding lanes."""
-    executor.run(_on_blocks, 0, len(results[0]), kernel, (*given, *results), align=ALIGNED_BLOCKS)
+
+    def on_blocks(first: int, last: int) -> None:
+        kernel(*(array[first:last].ravel() for array in (*given, *results)))
+
+    executor.run(on_blocks, 0, len(results[0]), align=ALIGNED_BLOCKS)
     for array in results:
         array[-1:][problem.entries.weight[-1:] == 0.0] = 0.0  # only the last block may have padding lanes; y is 0 there
-
-
-def _on_blocks(first: int, last: int, kernel: Any, arrays: tuple[np.ndarray, ...]) -> None:
-    """Call a kernel of flat arrays on the blocks first:last of (n_blocks, LANES) arrays."""
-    kernel(*(array[first:last].ravel() for array in arrays))
 
 
 def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augmentation | None:
@@ -205,30 +193,14 @@ def seen_rows(problem: Problem) -> np.ndarray:
 
 
 class PriorFactor(NamedTuple):
-    """The rows' prior and what the bound needs of it.
+    """The rows' prior and what the bound needs of it."""
 
-    Attributes
-    ----------
-    now : Conditional
-        The prior, or its expectation where it is learned.
-    mean : (n, R)
-        Means of `now`, a line for each row or for each mode.
-    half_log_det : (n_rows,)
-        log|Lam| / 2 of `now`.
-    bound : float
-        What uncertainty of the prior adds to the bound (0 for a fixed one).
-    marginals : tuple of Marginals or None
-        Of the rows of each mode that are one Gaussian (a series), as of their last update.
-    chained : tuple of Chained or None
-        The prior of the rows of each mode that is a series, where it is learned.
-    """
-
-    now: Conditional
-    mean: np.ndarray
-    half_log_det: np.ndarray
-    bound: float
-    marginals: tuple[Marginals | None, ...]
-    chained: tuple[Chained | None, ...] = ()
+    now: Conditional  # the prior, or its expectation where it is learned
+    mean: np.ndarray  # (n, R), means of `now`, a line for each row or for each mode
+    half_log_det: np.ndarray  # (n_rows,), log|Lam| / 2 of `now`
+    bound: float  # what uncertainty of the prior adds to the bound (0 for a fixed one)
+    marginals: tuple[Marginals | None, ...]  # of each mode whose rows are one Gaussian (a series), of their last update
+    chained: tuple[Chained | None, ...] = ()  # the prior of the rows of each mode that is a series, where it is learned
 
     def of_series(self, k: int) -> Chained | None:
         """The prior of the rows of mode k, where they are coupled."""
@@ -328,37 +300,30 @@ DIVERGENCES = Pass(row_divergences, over="rows", reads=("rows.mean",), lines=LIN
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
     """The rows' and their prior's part of the bound: minus their divergences."""
-    divergence, coupled = np.empty(len(rows.mean)), 0.0
+    divergence, coupled, R = np.empty(len(rows.mean)), 0.0, rows.mean.shape[1]
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
         series = prior.of_series(k)
         if series is not None:
             divergence[a:b] = prior.half_log_det[a:b]
-            coupled += _of_series(series, a, rows, prior.marginals[k])
+            D, own, found = series.mean.shape[1], in_place(series.links.of), prior.marginals[k]
+            mean, cov = rows.mean[a:][own, :D], rows.cov[a:][own]
+            variance, entropy = cov[:, diagonal(R)[:D]], len(mean) * D * (1.0 + LOG_2PI)
+            if found is not None:
+                coupled += series.expected(mean, variance, found.cross) + 0.5 * (entropy - found.log_det)
+                continue
+            log_det = np.linalg.slogdet(unpack(cov, R)[:, :D, :D])[1].sum()  # independent
+            coupled += series.expected(mean, variance) + 0.5 * float(log_det + entropy)
             continue
         lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(DIVERGENCES, a, b, rows, *lines, divergence, align=LANES)
     return prior.bound - float((divergence - prior.half_log_det).sum()) + coupled
 
 
-def _of_series(series: Chained, first: int, rows: RowState, found: Marginals | None) -> float:
-    """Minus the divergence of the rows of a series whose first packed row is `first`; independent if not `found`."""
-    D, R, own = series.mean.shape[1], rows.mean.shape[1], in_place(series.links.of)
-    mean, cov = rows.mean[first:][own, :D], rows.cov[first:][own]
-    n, variance = len(mean), cov[:, diagonal(R)[:D]]
-    if found is None:
-        log_det = np.linalg.slogdet(unpack(cov, R)[:, :D, :D])[1].sum()
-        return series.expected(mean, variance) + 0.5 * float(log_det + n * D * (1.0 + LOG_2PI))
-    entropy = 0.5 * (n * D * (1.0 + LOG_2PI) - found.log_det)
-    return series.expected(mean, variance, found.cross) + entropy
-
-
 def with_unseen_rows(
     rows: RowState, problem: Problem, now: Conditional, found: tuple[Marginals | None, ...]
 ) -> RowState:
-    """The rows as a result: without entries they are as unsure as what was learned of their features, too.
-
-    In q such a row has the expected prior. New data would see it through the law of that prior.
-    """
+    """The rows as a result: without entries they are as unsure as what was learned of their features, too."""
+    # in q such a row has the expected prior; new data would see it through the law of that prior
     if now.modes is None:
         return rows
     Lam, eta = rows.Lam, rows.eta
@@ -367,7 +332,11 @@ def with_unseen_rows(
         if drift is not None and not seen.all():
             Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
             own = slice(first, first + len(seen))
-            Lam[own][~seen], eta[own][~seen] = _in_gaps(k, problem, now, rows, own, seen, found[k])
+            marginals = found[k]  # of a series or a graph, given the rows that have entries
+            told = None if marginals is None else marginals.told
+            mean, cov = problem.prior.axis(k).unseen(now.modes, k, seen, rows.mean[own], rows.cov[own], told)
+            precision = np.linalg.inv(unpack(cov, rows.mean.shape[1]))
+            Lam[own][~seen], eta[own][~seen] = pack(precision), np.einsum("nij,nj->ni", precision, mean)
             continue
         more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
         if more is not None:
@@ -376,21 +345,3 @@ def with_unseen_rows(
             Lam[unseen] /= 1.0 + more[:, None]
             eta[unseen] /= 1.0 + more[:, None]
     return rows._replace(Lam=Lam, eta=eta)
-
-
-def _in_gaps(
-    k: int,
-    problem: Problem,
-    now: Conditional,
-    rows: RowState,
-    own: slice,
-    seen: np.ndarray,
-    found: Marginals | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of the rows of a series or a graph that have no entries, given those that have some."""
-    modes: Any = now.modes
-    of, R = problem.prior.axis(k), rows.mean.shape[1]
-    told = None if found is None else found.told
-    mean, cov = of.unseen(modes, k, seen, rows.mean[own], rows.cov[own], told)
-    precision = np.linalg.inv(unpack(cov, R))
-    return pack(precision), np.einsum("nij,nj->ni", precision, mean)

@@ -58,10 +58,8 @@ def known_at(problem: Problem, places: np.ndarray) -> np.ndarray | float:
 def plain_values(
     y: np.ndarray, likelihood: Likelihood, extent: np.ndarray | None, weight: np.ndarray | None = None
 ) -> np.ndarray:
-    """What counts y (N,) tell of those at the mean exposure; of trials, the share of successes, within (0, 1).
-
-    Of an exposure below the mean the count is filled up with as many as the mean, by weights (N,), expects.
-    """
+    """What counts y (N,) tell of those at the mean exposure; of trials, the share of successes, within (0, 1)."""
+    # of an exposure below the mean the count is filled up with as many as the mean, by weights (N,), expects
     if extent is None:
         return y
     if likelihood.extent == "trials":
@@ -82,19 +80,12 @@ def chosen_by_hash(columns: Sequence[np.ndarray], share: float, key: int) -> np.
     """Whether each cell, of whole numbers (n,) per mode, is among that share of all cells, (n,) bool."""
     mixed = np.full(len(columns[0]), np.uint64(key % 2**64))
     for column in columns:
-        mixed = _scramble(mixed ^ column.astype(np.uint64))
+        # the mixing of SplitMix64 (Steele, Lea and Flood 2014): a permutation that leaves nothing of their order
+        mixed = (mixed ^ column.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
     return mixed < np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-
-
-def _scramble(x: np.ndarray) -> np.ndarray:
-    """A permutation of 64-bit numbers that leaves nothing of their order.
-
-    Source: the mixing of SplitMix64 (Steele, Lea and Flood 2014).
-    """
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(x ^ (x >> np.uint64(31)))
 
 
 def problem_in_memory(problem: Problem, without: np.ndarray | None = None) -> Problem:
@@ -120,11 +111,9 @@ def sampled_columns(source: StoredColumns, y: np.ndarray) -> tuple[np.ndarray, n
 
 
 def enough_entries(problem: Problem) -> Problem | None:
-    """The problem of those of very many entries that are enough to find what is there; None where over half would be.
-
-    A label says as much as p (1 - p) is beside 1/4, of the share of ones p; a count as much as its mean, or as a real
-    value.
-    """
+    """The problem of enough of very many entries to find what is there; None where over half would be."""
+    # a label says as much as p (1 - p) is beside 1/4, of the share of ones p; a count as much as its mean, or as a real
+    # value
     n = len(problem.entries.permutation)
     y, observes = problem.entries.y.ravel()[:n], problem.likelihood.observes
     says = 1.0

@@ -47,30 +47,19 @@ FEW_COUNTS, SOME_COUNTS = 20_000, 100_000
 
 
 class Default(NamedTuple):
-    """What "auto" stands for in fits of a likelihood.
+    """What "auto" stands for in fits of a likelihood."""
 
-    Attributes
-    ----------
-    method : str
-        The sampler that there is for it ("pg-gibbs" of negative-binomial counts mixes too slowly to be one), or else
-        mean field where that is as good as CEP.
-    sampled_if_few : bool
-        Whether few entries have chains of "gibbs" first.
-    parts : {"main+cp", "cp", "pairs"}
-        The columns that CEP takes first, of tensors: "pairs" are main effects and pairs of modes.
-    damping : float or str
-        Of messages, mode by mode. Undamped updates converge for the Gaussian, whose messages are positive definite;
-        other likelihoods, and the parallel schedule (`PARALLEL_DAMPING`), need damping. Censored values far below their
-        limit say little, and then updates overshoot.
-    anneal, anneal_learned : int
-        Annealed sweeps. Damped updates of labels and counts take longer to align the factors than undamped ones of real
-        values; a prior that is learned finds its scale afterwards, and needs less.
-    """
-
+    # the sampler that there is for it ("pg-gibbs" of negative-binomial counts mixes too slowly to be one), or else mean
+    # field where that is as good as CEP
     method: str = "cep"
-    sampled_if_few: bool = False
-    parts: str = "main+cp"
+    sampled_if_few: bool = False  # whether few entries have chains of "gibbs" first
+    parts: str = "main+cp"  # columns that CEP takes first, of tensors; "pairs" are main effects and pairs of modes
+    # of messages, mode by mode. Undamped updates converge for the Gaussian, whose messages are positive definite; other
+    # likelihoods, and the parallel schedule (`PARALLEL_DAMPING`), need damping. Censored values far below their limit
+    # say little, and then updates overshoot.
     damping: float | str = 0.5
+    # annealed sweeps. Damped updates of labels and counts take longer to align the factors than undamped ones of real
+    # values; a prior that is learned finds its scale afterwards, and needs less.
     anneal: int = 40
     anneal_learned: int = 15
 
@@ -100,8 +89,8 @@ def choose(
 ) -> Chosen:
     """What a fit to so many entries is to be; `streaming`: to the first ones of a stream.
 
-    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored` says
-    that the entries lie on scratch, `wild` that one alone could decide the fit.
+    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored`: the
+    entries lie on scratch, `wild`: one alone could decide the fit.
     """
     usual = stream_rank(spec, n_entries, shape) if streaming else rank_for(n_entries, shape)
     rank, asked = given_int("rank", spec.rank, usual), spec.asked
@@ -115,12 +104,7 @@ def choose(
 
 
 def chosen_with(
-    spec: FitSpec,
-    n_entries: int,
-    shape: Sequence[int],
-    stream_prior: str | None,
-    settings: Settings,
-    rank: int,
+    spec: FitSpec, n_entries: int, shape: Sequence[int], stream_prior: str | None, settings: Settings, rank: int
 ) -> Chosen:
     """What the fit is to be with this method and rank; of a stream if `stream_prior` is given."""
     streaming = stream_prior is not None
@@ -128,15 +112,28 @@ def chosen_with(
     given = None if is_auto(spec.interactions) else parts_of(spec.interactions, rank)
     name, can = settings.name, METHODS[settings.name].capabilities
     if given is None:
-        given = parts_of("cp", rank) if streaming or _needs_cp(spec) else columns_for(name, likelihood, rank, shape)
+        if streaming or _needs_cp(spec):
+            given = parts_of("cp", rank)
+        elif takes_every_column(name):
+            given = every_column(rank, shape)
+        else:  # of a matrix the only pair of modes is the CP component
+            of_cep = name == CEP.name and len(shape) > 2
+            parts = DEFAULTS.get(likelihood.name, OTHERWISE).parts if of_cep else "main+cp"
+            of_pairs = {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
+            given = of_pairs if parts == "pairs" else parts_of(parts, rank)
     left_open = isinstance(spec.prior, str) and is_auto(prior)
     if is_auto(prior):
         prior = (stream_prior if left_open else None) or ("learned" if can.learns_prior else "fixed")
     usual = sampler_sweeps(n_entries, name, likelihood) if can.sampler else SWEEPS
     sweeps = given_int("max_iter", spec.max_iter, usual)
-    members = 1 if streaming else members_for(settings, spec.init, n_entries, prior == "learned")
+    members = 1 if streaming else settings.get_params().get("n_ensemble", 1)
+    if is_auto(members):
+        several = prior == "learned" and is_random(spec.init)
+        members = int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
+    elif members > 1 and not is_random(spec.init):
+        fail_value(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {members}.")
     uniform, from_least = isinstance(spec.prior_mean, str), streaming and left_open
-    return Chosen(name, settings, rank, prior, given, sweeps, members, uniform, from_least, is_random(spec.init))
+    return Chosen(name, settings, rank, prior, given, sweeps, int(members), uniform, from_least, is_random(spec.init))
 
 
 def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Likelihood]) -> None:
@@ -156,17 +153,6 @@ def check_storable(method: str | Settings, uneven: Any, likelihoods: Sequence[Li
     if method != "auto" and not any(is_able(method, "stores", one) for one in known):
         cannot = f"cannot take {known[0].name!r} entries from scratch"
         refuse_unable(method, "stores", cannot, known[0], instead="memory alone (no scratch=)")
-
-
-def members_for(settings: Settings, init: Any, n_entries: int, learned: bool) -> int:
-    """Fits that are mixed, refused if all would be one; "auto" may be several where the prior is learned."""
-    given = settings.get_params().get("n_ensemble", 1)
-    if is_auto(given):
-        several = learned and is_random(init)
-        return int(np.clip(round(MIXED_ENTRIES / max(1, n_entries)), *MEMBERS)) if several else 1
-    if given > 1 and not is_random(init):
-        fail_value(f"n_ensemble must be 1 without init='auto' or 'random', since all fits would be one; got {given}.")
-    return int(given)
 
 
 def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
@@ -195,16 +181,6 @@ def rank_for(n_entries: int, shape: Sequence[int]) -> int:
     return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
 
 
-def columns_for(method: str, likelihood: Likelihood, rank: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part for a method; of a matrix the only pair of modes is the CP component."""
-    if takes_every_column(method):
-        return every_column(rank, shape)
-    parts = DEFAULTS.get(likelihood.name, OTHERWISE).parts if method == CEP.name and len(shape) > 2 else "main+cp"
-    if parts == "pairs":
-        return {"main": 1, "pair": min(MOST_PAIRS, rank, max(1, min(shape))), "cp": 0}
-    return parts_of(parts, rank)
-
-
 def takes_every_column(method: str) -> bool:
     """Whether a method has columns of every part by default: it is not harmed by more of them than the data need."""
     can = METHODS[method].capabilities
@@ -226,10 +202,8 @@ def sampler_sweeps(n_entries: int, name: str, likelihood: Likelihood) -> int:
 def options_of(
     spec: FitSpec, asked: Likelihood, rank: int, streaming: bool, n: int, wild: bool
 ) -> Iterator[tuple[Settings, int]]:
-    """Settings and rank of a fit, best first: with fewer columns, then by a method that takes less memory, if "auto".
-
-    A sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none.
-    """
+    """Settings and rank of a fit, best first: if "auto" with fewer columns, then by a method of less memory."""
+    # a sampler gives way to mean field, and stored messages to float32; both, in the end, to CEP that stores none
     name, settings = checked_method(spec.method)
     fewer = range(rank, min(rank, RANKS[0]) - 1, -1) if is_auto(spec.rank) and not streaming else range(rank, rank + 1)
     if name != "auto" or streaming or spec.revisit:
@@ -258,11 +232,7 @@ def options_of(
 def with_numbers(
     settings: Settings, likelihood: str, learned: bool, max_iter: int, most_draws: float = np.inf
 ) -> Settings:
-    """The settings with a number for whatever is "auto" in them.
-
-    `learned` says whether the prior is learned as a whole (prior="learned"), `most_draws` how many draws of every chain
-    there is room for.
-    """
+    """The settings with numbers for "auto"; `learned`: prior="learned"; `most_draws`: for which there is room."""
     if isinstance(settings, Sampler):
         return settings.for_sweeps(max_iter, most_draws)
     values, numbers, default = settings.get_params(), {}, DEFAULTS.get(likelihood, OTHERWISE)

@@ -44,10 +44,8 @@ def peak(settings: Any, size: Size, max_iter: int) -> Memory:
 
 
 def _of_run(settings: Any, size: Size, max_iter: int) -> Memory:
-    """The bytes of a run beside its entries.
-
-    A sampler goes with mean-field fits, one of them beside its draws before these are copied.
-    """
+    """The bytes of a run beside its entries."""
+    # a sampler goes with mean-field fits, one of them beside its draws before these are copied
     entries, rows, draws = settings.bytes_at_peak(size, max_iter)
     if not isinstance(settings, Sampler):
         return Memory(entries, rows, draws)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,46 +31,27 @@ class Engine(NamedTuple):
 
 
 class QuickFit(NamedTuple):
-    """A mean-field fit from the spectra of the data that goes before another: of all columns, or of some.
+    """A mean-field fit from the spectra of the data that goes before another: of all columns, or of some."""
 
-    It has the name of its columns; `columns` (Q,) int64 are those of the plan that are the problem's.
-    """
-
-    name: str
+    name: str  # of its columns
     engine: Engine
     problem: Problem
-    columns: np.ndarray
+    columns: np.ndarray  # (Q,) int64, those of the plan that are the problem's
 
 
-class Policy(Protocol):
-    """How a plan is run: from which starts, after which quick fits, and what decides between them.
+@dataclass(frozen=True)
+class Policy:
+    """How a plan is run: from which starts, after which quick fits, and what decides between them."""
 
-    `starts` are row means (n_rows, R), those of one member of a mixture after the other; None is the prior's.
-    """
-
-    @property
-    def starts(self) -> tuple[np.ndarray | None, ...]: ...
-
-    @property
-    def members(self) -> int: ...
-
-    @property
-    def one_at_a_time(self) -> bool: ...
-
-    @property
-    def quick_fits(self) -> tuple[QuickFit, ...]: ...
+    starts: tuple[np.ndarray | None, ...]  # row means (n_rows, R), of one member after the other; None is the prior's
+    members: int = 1
+    spectral: bool = False  # whether the first start is to come from the spectra of the data
+    one_at_a_time: bool = False  # whether no state waits while another start is tried, since states are large
+    quick_fits: tuple[QuickFit, ...] = ()  # fits that go first, by policies that have them
 
     def run(self, plan: Plan) -> Run:
         """Run a plan that has this policy."""
-        ...
-
-
-class Facts(NamedTuple):
-    """What the result of a plan will know beside the run; `decided` by its names in files: method_, rank_, ..."""
-
-    prior: Prior
-    labels: tuple[Any, ...]
-    decided: Mapping[str, Any]
+        raise NotImplementedError
 
 
 class Plan(NamedTuple):
@@ -80,7 +61,10 @@ class Plan(NamedTuple):
     engine: Engine
     policy: Policy
     options: RunOptions
-    facts: Facts
+    # what the result will know beside the run
+    prior: Prior  # the rows', as it was given or made
+    labels: tuple[Any, ...]
+    decided: Mapping[str, Any]  # by its names in files: method_, rank_, ...
 
     def with_problem(self, **fields: Any) -> Plan:
         """The same with another prior, start, ... of the problem."""
@@ -92,13 +76,11 @@ class Plan(NamedTuple):
 
     def with_policy(self, **fields: Any) -> Plan:
         """The same with other starts, members or quick fits."""
-        policy: Any = self.policy  # a dataclass
-        return self._replace(policy=replace(policy, **fields))
+        return self._replace(policy=replace(self.policy, **fields))
 
     def from_rows(self, rows: np.ndarray) -> Plan:
         """The plan of one run from these row means (n_rows, R), without quick fits."""
-        alone: dict[str, Any] = {"starts": (rows,), "members": 1, "spectral": False, "quick_fits": ()}
-        return self.with_problem(start=rows).with_policy(**alone)
+        return self.with_problem(start=rows).with_policy(starts=(rows,), members=1, spectral=False, quick_fits=())
 
     def started_at(self, start: np.ndarray | None) -> Plan:
         """The plan whose first start is this one."""

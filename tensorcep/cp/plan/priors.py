@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,8 @@ from tensorcep.core.checks import check_choice, check_random_state, fail_value, 
 from tensorcep.core.packing import offsets
 from tensorcep.cp.inputs.side_information import Clocks, Designs
 from tensorcep.cp.model.columns import CLAMPED
+from tensorcep.cp.model.entries import Entries
+from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED
@@ -21,8 +22,18 @@ from tensorcep.priors.base import RowPrior
 from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_lines
 
-# Makes a learned prior of the natural parameters (Lam, eta) that the rows begin with.
-Learner = Callable[[np.ndarray, np.ndarray], RowPrior]
+
+class Data(NamedTuple):
+    """What a fit is to explain, and what is known of its rows."""
+
+    entries: Entries
+    values: np.ndarray  # in the order of the entries
+    shape: tuple[int, ...]
+    likelihood: Likelihood
+    designs: Designs  # features of rows
+    clocks: Clocks  # and their axes
+    uneven: Uneven | None = None
+    weight: np.ndarray | None = None  # (N,), how much each value counts; None where all count once
 
 
 def expected_columns(
@@ -30,19 +41,18 @@ def expected_columns(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements.
 
-    Every part (main effects, pairs, CP) is expected to explain as much as every other. The intercept is the mean of
-    the first main effect, `centre` that of the elements of columns that are free in two modes or more.
-    ``scale_of(order, rank)`` is the scale at which the sum of `rank` products of `order` factors is as large as the
-    data. Columns that are not `free` (K, R) bool are clamped to 1.
+    Every part (main effects, pairs, CP) is expected to explain as much as every other: ``scale_of(order, rank)`` is the
+    scale at which the sum of `rank` products of `order` factors is as large as the data. The first main effect has the
+    intercept, columns that are free in two modes or more the mean `centre`; those that are not are clamped to 1.
     """
     active = free.sum(axis=0)
     parts, counts = np.unique(active, return_counts=True)
-    scales = {int(j): scale_of(int(j), int(n) * len(parts)) for j, n in zip(parts, counts, strict=True)}
+    scales = {j: scale_of(j, n * len(parts)) for j, n in zip(parts.tolist(), counts.tolist(), strict=True)}
     mean = np.where(free & (active > 1), centre, np.where(free, 0.0, 1.0))
     if active.min() == 1:
         first = int(np.argmin(active))
         mean[free[:, first], first] = intercept
-    return mean, np.array([scales[int(j)] for j in active])
+    return mean, np.array([scales[j] for j in active.tolist()])
 
 
 def first_rows(
@@ -53,10 +63,8 @@ def first_rows(
     given: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given.
-
-    Products at a common mean would all get the same messages, and at the prior mean zero no messages at all.
-    """
+    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given."""
+    # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
     start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
     if given is not None:
         return np.where(of_rows, given, start)
@@ -65,44 +73,21 @@ def first_rows(
 
 
 class ExpectedRows(NamedTuple):
-    """What is expected of the rows, the starts (n_rows, R) of fits, and the seed of methods that draw random numbers.
+    """What is expected of the rows, the starts (n_rows, R) of fits, and the seed of methods that draw at random."""
 
-    `learner` makes a prior that is learned of the natural parameters of the one to begin with.
-    """
-
-    prior: Prior
-    learner: Learner | None
+    given: Prior
+    prior: RowPrior  # the same as methods take it; one that is learned begins with it
     starts: tuple[np.ndarray | None, ...]
     seed: int
 
-    def prior_of_rows(self, shape: tuple[int, ...], rank: int, designs: Designs, clocks: Clocks) -> RowPrior:
-        """The prior as methods take it, with the features of the rows, and the axes of modes, if any."""
-        natural = natural_lines(self.prior, shape, rank)
-        if self.learner is None:
-            return FixedPrior(*natural)
-        learned = self.learner(*natural)
-        if not isinstance(learned, PriorByMode):
-            return learned
-        return replace(learned, designs=tuple(designs), clocks=tuple(clocks))
 
+def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: int, random_state: Any) -> ExpectedRows:
+    """Prior, starts and seed of a fit.
 
-def plan_rows(
-    spec: FitSpec,
-    y: np.ndarray,
-    shape: tuple[int, ...],
-    kind: Any,
-    free: np.ndarray,
-    likelihood: Likelihood,
-    n_starts: int,
-    random_state: Any,
-    weight: np.ndarray | None = None,
-) -> ExpectedRows:
-    """Prior, starts and seed of a fit to the values y (N,), in an order that does not depend on that of the input.
-
-    `kind` is "fixed", "learned", "ard" or a Prior; `free` (K, R) bool tells the columns that are not clamped, `weight`
-    (N,) how much each value counts in the automatic scale and the mean. Everything is checked before the first random
-    number is drawn, so that a refused fit leaves a Generator as it was.
+    `kind` is "fixed", "learned", "ard" or a Prior; `free` (K, R) bool tells columns that are not clamped. All is
+    checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
     """
+    y, shape, likelihood, weight = data.values, data.shape, data.likelihood, data.weight
     scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
     centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
     rank, with_components_alone = free.shape[1], bool(free.all())
@@ -116,7 +101,7 @@ def plan_rows(
     def scale_of(order: int, rank: int) -> float:
         return spec.target.auto_scale(values, order, rank, weight) if scale == "auto" else float(scale)
 
-    fixed, learner = with_components_alone and kind == "fixed", None
+    fixed = with_components_alone and kind == "fixed"
     if isinstance(kind, Prior):
         if not with_components_alone:
             fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
@@ -130,8 +115,6 @@ def plan_rows(
             one = float(sd[0])  # the powers of an array may differ in the last bit
             precision = [1.0 / one**2 if fixed else one**-2] * len(shape)
         prior = Prior(list(mean), precision)
-        if kind != "fixed":
-            learner = partial(LEARNED[kind], mean=mean, scale=np.broadcast_to(sd, free.shape), free=free)
     drawn = fixed and centre == "uniform"  # the paper's prior: one draw per row, kept
     starts_at_prior = isinstance(given, str) and given == "prior"
     if starts_at_prior and not (drawn or (with_components_alone and any(np.any(mean) for mean in prior.mean))):
@@ -141,7 +124,13 @@ def plan_rows(
     if drawn:
         prior = prior._replace(mean=[sd * rng.random((n, rank)) for n in shape])
     starts = [None if starts_at_prior else first_rows(free, mean, sd, shape, rows, rng) for _ in range(n_starts)]
-    return ExpectedRows(prior, learner, tuple(starts), int(rng.integers(2**63)))
+    natural, learned = natural_lines(prior, shape, rank), None if isinstance(kind, Prior) else LEARNED.get(kind)
+    law: RowPrior = FixedPrior(*natural)
+    if learned is not None:
+        law = learned(*natural, mean=mean, scale=np.broadcast_to(sd, free.shape), free=free)
+    if isinstance(law, PriorByMode):
+        law = replace(law, designs=tuple(data.designs), clocks=tuple(data.clocks))
+    return ExpectedRows(prior, law, tuple(starts), int(rng.integers(2**63)))
 
 
 def checked_prior(prior: Prior, shape: tuple[int, ...], rank: int) -> Prior:

@@ -11,18 +11,7 @@ from tensorcep.core.arrays import room_of
 from tensorcep.core.checks import fail_value
 from tensorcep.core.loop import AnyMethod
 from tensorcep.core.settings import Settings
-from tensorcep.cp.inputs.side_information import (
-    Clocks,
-    Designs,
-    Local,
-    are_large,
-    are_many,
-    check_known,
-    check_pairs,
-    described,
-    knows_rows,
-    local_of,
-)
+from tensorcep.cp.inputs import side_information
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, in_lanes, pack_entries
@@ -31,7 +20,7 @@ from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
-from tensorcep.cp.plan.priors import ExpectedRows, plan_rows
+from tensorcep.cp.plan.priors import Data, ExpectedRows, plan_rows
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.targets.base import Chosen
@@ -41,61 +30,27 @@ from tensorcep.likelihoods.base import Likelihood
 WORTH_THREADS = 4e6
 
 
-class Data(NamedTuple):
-    """Entries, their values in the order of `Entries`, shape, likelihood and noise, and features and axes of rows.
-
-    `weight` is how much each value counts, None where all count once.
-    """
-
-    entries: Entries
-    values: np.ndarray
-    shape: tuple[int, ...]
-    likelihood: Likelihood
-    designs: Designs
-    clocks: Clocks
-    uneven: Uneven | None = None
-    weight: np.ndarray | None = None
-
-
 class Draft(NamedTuple):
-    """A fit that is decided but for what only fits to some of the entries can tell (`tensorcep.cp.fit.select`).
-
-    Attributes
-    ----------
-    data : Data
-        As it is until noise or a power is chosen.
-    given : tuple
-        Coordinates, values and weights as they were given.
-    facts : dict
-        What is decided of the values and known of rows, by its names in files.
-    local : Local or None
-        Of rows that deviate.
-    n_told, size, limit, stored
-        How many entries tell, the size of the fit, the bytes that it may take, and whether entries lie on scratch.
-    n_starts : int
-        Of all members together.
-    spectral, has_quick_fits, streaming : bool
-        Whether starts come from spectra, quick fits go first, and these are the first entries of a stream.
-    """
+    """A fit that is decided but for what only fits to some of the entries can tell (`tensorcep.cp.fit.select`)."""
 
     spec: FitSpec
     chosen: Chosen
-    data: Data
-    given: tuple[Any, ...]
+    data: Data  # as it is until noise or a power is chosen
+    given: tuple[Any, ...]  # coordinates, values and weights as they were given
     labels: tuple[Any, ...]
     method: AnyMethod
     settings: Settings
     options: RunOptions
-    facts: dict[str, Any]
-    local: Local | None
-    n_told: int
+    facts: dict[str, Any]  # what is decided of the values and known of rows, by its names in files
+    local: side_information.Local | None  # of rows that deviate
+    n_told: int  # entries that tell
     size: Size
-    limit: float | None
-    stored: bool
-    n_starts: int
-    spectral: bool
-    has_quick_fits: bool
-    streaming: bool
+    limit: float | None  # the bytes that the fit may take
+    stored: bool  # whether entries lie on scratch
+    n_starts: int  # of all members together
+    spectral: bool  # whether starts come from spectra
+    has_quick_fits: bool  # whether these go first
+    streaming: bool  # whether these are the first entries of a stream
 
     def fits(self, chosen: Chosen) -> bool:
         """Whether there is memory for a fit in these columns."""
@@ -116,21 +71,10 @@ def resolve(
 ) -> Draft:
     """Decide a fit by rule, and refuse what is not allowed, before anything is run.
 
-    Parameters
-    ----------
-    spec : FitSpec
-    entries : tuple
-        As `training_entries` gives them.
-    source : object
-        What the user passed, which may know more than the entries.
-    streaming, prior : bool, str
-        Whether they are the first entries of a stream, and what prior="auto" stands for there.
-    decided : tuple, optional
-        The likelihood and the facts that tell of it, where an earlier fit decided them.
-    limit : float, optional
-        Bytes of memory that the fit may take.
-    extent, power : (N,) float64, optional
-        Exposures of counts, of mean 1, or numbers of trials; and how much each entry counts.
+    `source` is what the user passed, which may know more than the entries; `prior` what prior="auto" stands for in a
+    stream; `decided` are the likelihood and the facts that tell of it, where an earlier fit decided them; `limit` the
+    bytes that the fit may take; `extent` (N,) exposures of mean 1, or numbers of trials; `power` (N,) how much each
+    entry counts.
     """
     coords, values, shape, labels = entries
     if spec.revisit:
@@ -138,30 +82,31 @@ def resolve(
     stored, told_values = isinstance(coords, StoredColumns), values[telling(power)]
     chosen = choose(spec, len(told_values), shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
-    method = get_method(chosen.method, likelihood, chosen.learns_prior, knows_rows(spec.prior))
+    method = get_method(chosen.method, likelihood, chosen.learns_prior, side_information.knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, StoredColumns) else list(coords.T)
-    shape, labels, designs, clocks = described(spec.prior, shape, labels, columns)
-    local = local_of(spec.prior, labels, clocks)
-    check_known(designs, clocks, local is not None, chosen.settings, likelihood)
+    shape, labels, designs, clocks = side_information.described(spec.prior, shape, labels, columns)
+    local = side_information.local_of(spec.prior, labels, clocks)
+    side_information.check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
     options = checked_options(spec)
-    learned = chosen.prior_name == "learned"
     size = size_of(len(values), shape, chosen.parts)
     if local is not None:
         if stored:
             fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
-        size = size._replace(shape=(*size.shape, check_pairs(local, coords, labels)), R=size.R + 1)
+        size = size._replace(shape=(*size.shape, side_information.check_pairs(local, coords, labels)), R=size.R + 1)
     size = within(size, limit, stored)
-    most_draws = room_for_draws(chosen.settings, size)
-    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most_draws)
+    most, learned = room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
+    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most)
     spectral = isinstance(spec.init, str) and spec.init == "auto"
-    has_quick_fits = chosen.learns_prior and not are_many(designs) and not are_large(clocks)
+    has_quick_fits = (
+        chosen.learns_prior and not side_information.are_many(designs) and not side_information.are_large(clocks)
+    )
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     alone = spectral and has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
     check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
-    how = (chosen.settings, uneven)
-    packed, ordered, weight = packed_entries(spec, (coords, values, shape, labels), likelihood, how, extent, power)
+    given, how = (coords, values, shape, labels), (chosen.settings, uneven)
+    packed, ordered, weight = packed_entries(spec, given, likelihood, how, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(spec.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     return Draft(
@@ -211,18 +156,17 @@ def packed_entries(
 
 
 def problem_of(
-    spec: FitSpec, data: Data, chosen: Chosen, parts: dict[str, int], n_starts: int, seed: Any = None
+    spec: FitSpec, data: Data, chosen: Chosen, n_starts: int, seed: Any = None
 ) -> tuple[Problem, ExpectedRows]:
-    """The problem in the columns of these parts, with what is expected of its rows."""
-    shape, free = data.shape, free_columns(parts, len(data.shape))
-    given = spec.random_state if seed is None else seed
-    rows = plan_rows(spec, data.values, shape, chosen.prior, free, data.likelihood, n_starts, given, data.weight)
+    """The problem in the columns that are chosen, with what is expected of its rows."""
+    free = free_columns(chosen.parts, len(data.shape))
+    rows = plan_rows(spec, data, chosen.prior, free, n_starts, spec.random_state if seed is None else seed)
     problem = Problem(
         entries=data.entries,
-        shape=shape,
+        shape=data.shape,
         rank=free.shape[1],
         likelihood=data.likelihood,
-        prior=rows.prior_of_rows(shape, free.shape[1], data.designs, data.clocks),
+        prior=rows.prior,
         start=rows.starts[0],
         noise_prior=spec.target.gamma_noise(data.values, data.weight),
         seed=rows.seed,

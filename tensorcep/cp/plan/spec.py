@@ -35,10 +35,7 @@ SCALES = (1e-70, 1e70)
 
 
 class FitSpec(NamedTuple):
-    """The parameters of a CP estimator: those of the rows and of the run, which all share, and its target.
-
-    `sweep_callbacks` are told of every sweep beside `callbacks`. The others are as in `CPRegressor`.
-    """
+    """The parameters of a CP estimator (`CPRegressor`): those of rows and of the run, which all share; its target."""
 
     target: Target
     rank: int | str
@@ -58,7 +55,7 @@ class FitSpec(NamedTuple):
     random_state: Any
     verbose: int
     callbacks: Any
-    sweep_callbacks: tuple[Callback, ...] = ()
+    sweep_callbacks: tuple[Callback, ...] = ()  # told of every sweep beside `callbacks`
 
     @property
     def asked(self) -> Likelihood:

@@ -82,10 +82,7 @@ def entries_of_files(
 
 
 def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
-    """The entries where they are to lie in the fit: few counts, which chains read by entry, in memory.
-
-    Refused if they do not fit into the memory that is allowed, and there is no scratch; OSError tells of a full disk.
-    """
+    """The entries where they are to lie in the fit: few counts, which chains read by entry, in memory."""
     coords: Any
     coords, values, shape, labels = entries
     n, stored = len(values), isinstance(coords, StoredColumns)

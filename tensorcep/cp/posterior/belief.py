@@ -55,21 +55,12 @@ class Dispersion(NamedTuple):
 
 
 class UnevenNoise(NamedTuple):
-    """Factors of mean one, Gamma(shape, shape) beforehand, that multiply the noise precision.
+    """Factors of mean one, Gamma(shape, shape) beforehand, that multiply the noise precision."""
 
-    Attributes
-    ----------
-    mode : int or None
-        The mode whose rows have a factor each; None where every entry has one.
-    shape : float
-    a, b : (s,) float64
-        Shapes and rates of the Gamma posteriors of the rows' factors; nothing where entries have them.
-    """
-
-    mode: int | None
+    mode: int | None  # whose rows have a factor each; None where every entry has one
     shape: float
-    a: Annotated[np.ndarray, Sized("s")]
-    b: Annotated[np.ndarray, Sized("s")]
+    a: Annotated[np.ndarray, Sized("s")]  # shapes of the Gamma posteriors of the rows' factors; nothing of entries'
+    b: Annotated[np.ndarray, Sized("s")]  # their rates
 
     def theta(self, a: float, b: float, first: int) -> EntryTheta:
         """The parameter of entries where Gamma(a, b) is the law of the precision; the mode's first row is `first`."""
@@ -371,13 +362,6 @@ Result = Posterior | Draws | PointEstimate | Mixture
 def _doubts(members: Sequence[Posterior]) -> np.ndarray | None:
     doubts = [member.doubt for member in members if member.doubt is not None]
     return np.array(doubts) if len(doubts) == len(members) else None
-
-
-def with_doubt(result: Posterior | Mixture, doubt: float) -> Posterior | Mixture:
-    """The same with this doubt of latent values."""
-    if isinstance(result, Mixture):
-        return Mixture(tuple(member._replace(doubt=doubt) for member in result.members))
-    return result._replace(doubt=doubt)
 
 
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:

@@ -19,45 +19,26 @@ CHUNK = 1 << 22
 
 
 class EntryTheta(NamedTuple):
-    """The likelihood's parameter in each of C components.
+    """The likelihood's parameter in each of C components."""
 
-    Attributes
-    ----------
-    values : (C, m) float64
-        m = 1, or one per row of a mode. A row that the model does not know gets the mean over the mode.
-    mode : int or None
-        The mode whose rows have a parameter of their own.
-    first : int
-        The first packed row of that mode.
-    gamma : (C, m), (C, m) float64, or None
-        Shapes and rates of its Gamma distributions; None where the values are all that is known.
-    at_mean : (C, m) float64, or None
-        Of draws of a dispersion: the means that it was drawn about. See `predictive`.
-    log_gaps : (C, m), (C, m, m) float64, or None
-        Of thresholds between ordered levels: mean and covariance of the logs of the gaps between them.
-    uneven : (C, 2) float64, or None
-        Of noise or a dispersion that differs: what factors of mean one multiply, and the shape of their Gamma law. They
-        are those of rows that the model does not know where `mode` has a parameter for each row, else of every entry.
-    sure : bool
-        Whether known rows count at their values, whatever their laws, which are those of a dispersion (`predictive`).
-    factors : (C,) float64 or None
-        Where new observations are not normal about the latent values: what multiplies the precision of their noise in
-        each component, beside which values are what it is on average.
-    shares : (C, 1), (C, 1) float64, or None
-        Of counts with structural zeros, whose values are a dispersion and the share of these: the two numbers of the
-        Beta law of that share; None where the values are all that is known.
-    """
-
-    values: np.ndarray
-    mode: int | None = None
-    first: int = 0
+    values: np.ndarray  # (C, m), m = 1 or one per row of a mode, of which a row not known gets the mean
+    mode: int | None = None  # the mode whose rows have a parameter of their own
+    first: int = 0  # the first packed row of that mode
+    # shapes and rates of its Gamma laws, (C, m) each; None where the values are all that is known
     gamma: tuple[np.ndarray, np.ndarray] | None = None
-    at_mean: np.ndarray | None = None
+    at_mean: np.ndarray | None = None  # (C, m), of draws of a dispersion the means they were drawn about: `predictive`
+    # of thresholds between ordered levels: mean (C, m) and covariance (C, m, m) of the logs of the gaps between them
     log_gaps: tuple[np.ndarray, np.ndarray] | None = None
+    # (C, 2), of noise or a dispersion that differs: what factors of mean one multiply, and the shape of their Gamma
+    # law, of rows that the model does not know where `mode` has a parameter for each row, else of every entry
     uneven: np.ndarray | None = None
+    # of counts with structural zeros, whose values are a dispersion and the share of these: the two numbers of the Beta
+    # law of that share, (C, 1) each; None where the values are all that is known
     shares: tuple[np.ndarray, np.ndarray] | None = None
+    # (C,), where new observations are not normal about the latent values: what multiplies the precision of their noise,
+    # beside which values are what it is on average
     factors: np.ndarray | None = None
-    sure: bool = False
+    sure: bool = False  # whether known rows count at their values whatever their laws, of a dispersion (`predictive`)
 
     def predictive(self) -> EntryTheta:
         """The parameter that goes with draws of latent values f.
@@ -93,10 +74,7 @@ class EntryTheta(NamedTuple):
         return np.where((index >= 0) & (index < m), index, m)
 
     def shape_of(self, rows: np.ndarray) -> np.ndarray | None:
-        """Shape of the Gamma law of mean one of what multiplies the parameter of entries at packed rows (n, K), (C, n).
-
-        None where it is 1: noise is the same everywhere, or known in every row.
-        """
+        """Shape (C, n) of the Gamma law of mean one of what multiplies the parameter at rows (n, K); None where 1."""
         if self.uneven is None:
             return None
         if self.mode is None:
@@ -134,13 +112,7 @@ class EntryTheta(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """Posterior of the thresholds between ordered levels, but for the first, which is 0: Gaussian logs of their gaps.
-
-    Attributes
-    ----------
-    mean : (t,) float64
-    cov : (t, t) float64
-    """
+    """Posterior of thresholds between ordered levels, but for the first, which is 0: Gaussian logs of their gaps."""
 
     mean: Annotated[np.ndarray, Sized("t")]
     cov: Annotated[np.ndarray, Sized("t t")]
@@ -171,31 +143,15 @@ def join_thetas(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
 
 
 class Components(NamedTuple):
-    """Equally likely components of what is known of every packed row.
+    """Equally likely components of what is known of every packed row."""
 
-    Attributes
-    ----------
-    mean : (C, n_rows, R) float64, or float32 where they are draws
-    cov : (C, n_rows, P) float64, or None
-        Packed covariance of each row; None where the components are points.
-    theta : EntryTheta or None
-        The likelihood's parameter; None where it has none, or one that is given.
-    n_chains : int
-        The chains whose draws the components are, one after the other; 0 where they are none.
-    deviations : Deviations or None
-        What pairs of rows add to latent values.
-    later : (q,) float64
-        Where pairs do, the times of rows that follow all others (`tensorcep.cp.fitted.predict`).
-    doubt : (C,) float64 or None
-        Variances of latent values that rows do not show; those of observations, which `theta` tells, hold them already.
-    """
-
-    mean: np.ndarray
-    cov: np.ndarray | None = None
-    theta: EntryTheta | None = None
-    n_chains: int = 0
-    deviations: Deviations | None = None
-    later: np.ndarray = np.zeros(0)
+    mean: np.ndarray  # (C, n_rows, R) float64, or float32 where they are draws
+    cov: np.ndarray | None = None  # (C, n_rows, P), packed covariance of each row; None where the components are points
+    theta: EntryTheta | None = None  # the likelihood's parameter; None where it has none, or one that is given
+    n_chains: int = 0  # whose draws the components are, one after the other; 0 where they are none
+    deviations: Deviations | None = None  # what pairs of rows add to latent values
+    later: np.ndarray = np.zeros(0)  # (q,), where pairs do, times of rows that follow all others (`fitted.predict`)
+    # (C,), variances of latent values that rows do not show; those of observations, told by `theta`, hold them already
     doubt: np.ndarray | None = None
 
     @property
@@ -214,10 +170,8 @@ class Components(NamedTuple):
         return self.cov is not None or self.n_chains > 0
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (n_rows, R) and packed covariance (n_rows, P): of all points, or of the first Gaussian.
-
-        Columns have neither order nor sign, so rows of different Gaussians do not average.
-        """
+        """Mean (n_rows, R) and packed covariance (n_rows, P): of all points, or of the first Gaussian."""
+        # columns have neither order nor sign, so rows of different Gaussians do not average
         if self.cov is not None:
             return self.mean[0], self.cov[0]
         mean = self.mean.mean(axis=0, dtype=np.float64)

@@ -313,13 +313,13 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
 def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float, before: Reservoir | None) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
     problem, posterior, free = plan.problem, _gaussian(run), plan.problem.every_free
-    lines, known = _lines_of(problem), plan.facts.decided
+    lines, known = _lines_of(problem), plan.decided
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        lines = _mean_prior(posterior, *unseen_moments(posterior, plan.facts.prior))
+        lines = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
     told, too_much = adf.with_sure_noise(problem, posterior)
     state = begin(told, *lines, problem.noise_prior, time)
     state = with_laws(state, posterior, known["_expected"], free, known["_features"], known["_series"])
-    stream = Stream(state, *keys_of(plan.facts.labels), problem.seed, _draws_means(spec, known["prior_"], free))
+    stream = Stream(state, *keys_of(plan.labels), problem.seed, _draws_means(spec, known["prior_"], free))
     if not spec.revisit:
         return stream
     empty = empty_reservoir(len(problem.shape), state.rank)

@@ -21,14 +21,14 @@ from tensorcep.core.checks import check_range, check_sizes, fail_value, printabl
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.prequential import LEAST_SCORE, Predicted, Standing, warn_of_no_gain
-from tensorcep.cp.fit.refit import gaussian_fit, must_be_summed_up
+from tensorcep.cp.fit.refit import gaussian_fit
 from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
 from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
 from tensorcep.cp.inputs.coordinates import names_of_modes
 from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows
 from tensorcep.cp.inputs.weights import check_power
-from tensorcep.cp.methods import get_method
+from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
@@ -137,7 +137,8 @@ def learn_arrival(
         if watch is not None:
             watch(anomaly_scores(arrival))
     else:
-        fit = gaussian_fit(fit, spec.max_iter) if must_be_summed_up(fit) else fit
+        if fit.stream is None and not METHODS[fit.method].capabilities.streams:
+            fit = gaussian_fit(fit, spec.max_iter)
         scores, learned = _learn_next(spec, fit, arrival, watch, about, commit)
     seconds = clock.perf_counter() - begin_seconds
     return {"n_samples_seen": learned.n_samples_seen, **scores, "n_iter": learned.n_iter, "seconds": seconds}
