@@ -13,12 +13,14 @@ import pandas as pd
 
 import tensorcep as tc
 from tensorcep import metrics, plots
-from tensorcep.cli.cells import QueriedCells, cells_of_words, has_words, read_data, read_queries, tensors_of_words
+from tensorcep.cli.cells import QueriedCells, cells_of_words, has_words, read_data, read_queries
 from tensorcep.cli.fit import estimator_of
 from tensorcep.cli.options import check_output, figure_module, output, save_figure, shows_progress
 from tensorcep.cli.predict import load_model
 from tensorcep.core.checks import check_int, fail_value
-from tensorcep.cp.targets.labels import coded
+from tensorcep.cp.targets.labels import coded, two_classes
+from tensorcep.cp.targets.levels import classes_of
+from tensorcep.likelihoods import words_of
 
 LEVELS = tuple(k / 20 for k in range(1, 20))
 
@@ -90,8 +92,12 @@ def run_compare(args: argparse.Namespace) -> None:
         check_output(path, args.train, args.test)
     if args.figure is not None:
         figure_module()
-    model, paths = estimator_of(args), (args.train, args.test)
-    train, test = tensors_of_words(paths, args) or [read_data(path, args) for path in paths]
+    model, words = estimator_of(args), cells_of_words(args.train, args)
+    if words is None:
+        train, test = (read_data(path, args) for path in (args.train, args.test))
+    else:  # both as numbers of the words of the first
+        classes = (classes_of if args.likelihood in words_of("levels") else two_classes)(words[2])
+        train, test = (each[0] for each in (words, cells_of_words(args.test, args, classes)) if each is not None)
     table = tc.compare(train, test, args.methods, estimator=model)
     _print(table, table, args.output)
     if args.figure is not None:

@@ -26,26 +26,7 @@ from tensorcep.core.checks import (
 )
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
-from tensorcep.cp.targets.labels import two_classes
-from tensorcep.cp.targets.levels import classes_of
-from tensorcep.entries.io import (
-    LAST,
-    MISSING,
-    Schema,
-    chosen_columns,
-    columns_of,
-    comma_hint,
-    escaped,
-    files_of,
-    format_of,
-    number_in,
-    open_lines,
-    read_entries,
-    read_table,
-    read_tables,
-    read_tensor,
-    value_name_of,
-)
+from tensorcep.entries import io
 from tensorcep.entries.labels import Labels, number_of, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import words_of
@@ -58,12 +39,12 @@ LINES, WHOLE = 1 << 17, 1 << 24
 BLOCK = 1 << 20  # bytes that a checksum takes at a time
 
 
-def reading_of(args: argparse.Namespace) -> Schema:
+def reading_of(args: argparse.Namespace) -> io.Schema:
     """How the options say that a file is to be read."""
     names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing", "format")
-    value = None if getattr(args, "count", False) else LAST if args.value is None else _column(args.value, args)
+    value = None if getattr(args, "count", False) else io.LAST if args.value is None else _column(args.value, args)
     how = {name: getattr(args, name) for name in names}
-    return Schema(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
+    return io.Schema(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
 
 
 def _chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
@@ -86,7 +67,7 @@ def changed(args: argparse.Namespace, **values: Any) -> argparse.Namespace:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """The entries of a file."""
-    return read_entries(path, reading_of(args), args.duplicates, verbose)[0]
+    return io.read_entries(path, reading_of(args), args.duplicates, verbose)[0]
 
 
 def described(tensor: SparseTensor) -> str:
@@ -96,7 +77,7 @@ def described(tensor: SparseTensor) -> str:
 
 def value_column(path: str, args: argparse.Namespace) -> Any:
     """The column of a file that was taken for the value; None where there is none."""
-    return value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
+    return io.value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
 
 
 def is_one_file(path: str) -> bool:
@@ -169,7 +150,7 @@ def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]
 
 def _plain_digest(path: str, format: str | None) -> list[Any] | None:
     """What `Witness` says of a whole file of text whose lines end as its own do, by blocks; None of other files."""
-    if format_of(path, format) not in ("csv", "tns") or path.endswith(".gz"):
+    if io.format_of(path, format) not in ("csv", "tns") or path.endswith(".gz"):
         return None
     sha, count, end = hashlib.sha256(), 0, b"\n"
     with open(path, "rb") as handle:
@@ -187,14 +168,14 @@ def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
     """Lines, whose ends do not count: one more may have come since."""
     if path == STDOUT or not os.path.isfile(path):
         return
-    if format_of(path, format) in ("parquet", "npz"):
+    if io.format_of(path, format) in ("parquet", "npz"):
         with open(path, "rb") as handle:
             sha = hashlib.sha256()
             while block := handle.read(BLOCK):
                 sha.update(block)
             yield sha.digest()
         return
-    with open_lines(path) as lines:
+    with io.open_lines(path) as lines:
         for text in lines:
             yield text.rstrip("\r\n").encode("utf-8", "surrogatepass") + b"\n"
 
@@ -213,9 +194,9 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
     option = option_of(name)
     if args.count:
         fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
-    if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
+    if path == STDOUT or io.format_of(check_file(path), args.format) not in TABLES or not args.header:
         fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
-    tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
+    tensor, extras = io.read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
     return tensor, {name: extras[column]}
 
 
@@ -237,9 +218,9 @@ def cells_of_words(
     if args.duplicates in ("mean", "sum"):
         fail_value(f"--duplicates {args.duplicates} is for numbers; '{path}' has words; give last, or mend the file.")
     modes, value = columns
-    kind = format_of(path, args.format)
-    frame = read_table(path, reading_of(args))
-    missing = frame[value].isna() | frame[value].isin(MISSING)
+    kind = io.format_of(path, args.format)
+    frame = io.read_table(path, reading_of(args))
+    missing = frame[value].isna() | frame[value].isin(io.MISSING)
     if missing.any() and not args.drop_missing:
         what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
         fail_value(f"{what}; --drop-missing leaves them out.")
@@ -256,27 +237,18 @@ def cells_of_words(
     return tensor, tensor.to_pandas(value=value)[modes], y if args.levels else y.astype(object)
 
 
-def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[SparseTensor] | None:
-    """The cells of several files as tensors of the numbers of the first one's words; None where it has numbers."""
-    first = cells_of_words(paths[0], args)
-    if first is None:
-        return None
-    classes = (classes_of if args.likelihood in words_of("levels") else two_classes)(first[2])
-    others = [cells_of_words(path, args, classes) for path in paths[1:]]
-    return [cells[0] for cells in (first, *others) if cells is not None]
-
-
 def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
     """The modes and the value of a table, if this is of words, as far as its first lines tell."""
     how = reading_of(args)
     if args.likelihood not in words_of("labels", "levels") or how.value is None or how.labels is False:
         return None
-    names = columns_of(path, how) if os.path.isfile(path) else None
+    names = io.columns_of(path, how) if os.path.isfile(path) else None
     if names is None:
         return None
-    modes, value = chosen_columns(path, names, how)
-    text = (cell for cell in next(read_tables(path, how, lines=LOOKED_AT))[value] if isinstance(cell, str))
-    is_word = any(number_in(cell) is None and number_in(cell, ",") is None for cell in text if cell not in MISSING)
+    modes, value = io.chosen_columns(path, names, how)
+    column = next(io.read_tables(path, how, lines=LOOKED_AT))[value]
+    text = (cell for cell in column if isinstance(cell, str) and cell not in io.MISSING)
+    is_word = any(io.number_in(cell) is None and io.number_in(cell, ",") is None for cell in text)
     return (modes, value) if is_word else None
 
 
@@ -286,29 +258,24 @@ def has_words(model: Any) -> bool:
 
 
 def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
-    """The matrix that a file holds: as entries of rows, columns and values, or as it is."""
+    """The matrix that a file holds: as entries of rows, columns and values, or as a line per row and a column each.
+
+    The first column of such a table holds labels of the rows where it has no name, or text.
+    """
     wide = args.wide
     if wide is None and args.modes is None and args.value is None and not args.count:
-        names = columns_of(path, reading_of(args))
+        names = io.columns_of(path, reading_of(args))
         wide = names is not None and len(names) != 3
-    if wide:
-        return _wide_matrix(path, args)
-    tensor = read_data(path, args, progress)
-    if tensor.order != 2:
-        fail_value(f"'{path}' must hold rows, columns and values to be a matrix; it has {tensor.order} modes.")
-    return tensor
-
-
-def _wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
-    """The matrix of a table with a line per row and a column per variable.
-
-    The first column holds labels of the rows where it has no name, or text.
-    """
-    kind = format_of(check_file(path), args.format)
+    if not wide:
+        tensor = read_data(path, args, progress)
+        if tensor.order != 2:
+            fail_value(f"'{path}' must hold rows, columns and values to be a matrix; it has {tensor.order} modes.")
+        return tensor
+    kind = io.format_of(check_file(path), args.format)
     if kind not in TABLES or args.modes is not None or args.value is not None:
         text = f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value"
         fail_value(f"{text}; leave it out.")
-    table = read_table(path, reading_of(args))
+    table = io.read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
     first, row_labels = table.columns[0], None
@@ -320,7 +287,7 @@ def _wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
     for name, column in columns.items():
         if not pd.api.types.is_numeric_dtype(column):
             text = next(cell for cell in column if pd.isna(pd.to_numeric(cell, errors="coerce")) and not pd.isna(cell))
-            hint = comma_hint(text, args.decimal)
+            hint = io.comma_hint(text, args.decimal)
             fail_value(f"column {name!r} of '{path}' has {text!r}, which is not a number; leave that column out{hint}.")
     matrix = pd.DataFrame(columns).to_numpy(dtype=np.float64, na_value=np.nan)
     observed = np.argwhere(~np.isnan(matrix))
@@ -332,7 +299,7 @@ def typed(column: pd.Series) -> pd.Series:
     """A column of text as numbers where all of it are; what is not known is missing."""
     if not pd.api.types.is_string_dtype(column.dtype):
         return column
-    known = column.astype(object).where(~column.isin(MISSING), None)
+    known = column.astype(object).where(~column.isin(io.MISSING), None)
     numbers = pd.to_numeric(known, errors="coerce")
     return numbers if (numbers.notna() | known.isna()).all() else known
 
@@ -374,22 +341,18 @@ def position_of_matrix(args: argparse.Namespace, model: Any) -> int:
     return check_int("matrix", position, 0, len(names) - 1)
 
 
-# Cells to predict, with or without values, matched to the rows that a model knows.
-#
-# Unlike `read_tensor` this takes files without a value column, keeps repeated cells and the order of the lines, and
-# reads a mode column as the model has it: its labels where the model knows labels, indices where it does not.
+# Cells to predict, with or without values, matched to the rows that a model knows. Unlike `read_tensor` this takes
+# files without a value column, keeps repeated cells and the order of the lines, and reads a mode column as the model
+# has it: its labels where the model knows labels, indices where it does not.
 
 
 class QueriedCells(NamedTuple):
-    """Cells to predict: coordinates or a DataFrame of labels X, values y or None, and the file's columns of the modes.
+    """Cells to predict, as the methods of a model take them."""
 
-    `extent` holds exposures or numbers of trials, as `predict` takes them.
-    """
-
-    X: Any
-    y: Any
-    columns: pd.DataFrame
-    extent: dict[str, Any]
+    X: Any  # coordinates, or a DataFrame of labels
+    y: Any  # values, or None
+    columns: pd.DataFrame  # of the modes, as the file has them
+    extent: dict[str, Any]  # exposures or numbers of trials
 
     def named(self) -> pd.DataFrame:
         """The mode columns with names for results."""
@@ -405,8 +368,8 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
 
 def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
     """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
-    for file in [path] if is_one_file(path) else files_of(path):
-        large = format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
+    for file in [path] if is_one_file(path) else io.files_of(path):
+        large = io.format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
         large = large and os.path.getsize(file) > WHOLE
         yield from _read_pieces(file, args, model, False, LINES if large else None)
 
@@ -415,13 +378,14 @@ def _read_pieces(
     path: str, args: argparse.Namespace, model: Any, with_values: bool, lines: int | None
 ) -> Iterator[QueriedCells]:
     """The cells of a file, so many lines at a time; None: all."""
-    labelled, extents = _labelled_modes(args, model), given_extents(args)
-    kind = format_of(check_file(path), args.format)
+    labelled, extents = [labels is not None for labels in model.labels_], given_extents(args)
+    if args.labels and not any(labelled):
+        fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
+    labelled = [False] * len(labelled) if args.labels is False else labelled
+    kind = io.format_of(check_file(path), args.format)
     if kind in ("tns", "mtx") and any(labelled):
-        fail_value(
-            f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
-            "--no-labels if the indices are the model's row numbers."
-        )
+        what = f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file"
+        fail_value(f"{what}, or --no-labels if the indices are the model's row numbers.")
     if kind not in TABLES and extents:
         fail_value(f"{option_of(next(iter(extents)))} names a column, which '{path}' has none of; give a csv file.")
     if kind == "npz":
@@ -429,7 +393,7 @@ def _read_pieces(
         yield QueriedCells(_matched(path, cells, model, labelled, args.index_base), y, cells, {})
         return
     start = 0
-    for frame in read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
+    for frame in io.read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
         frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
         if kind in TABLES:
             cells, y, extent = _chosen(path, frame, args, model, with_values)
@@ -443,7 +407,7 @@ def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame
     """Write tables of results one after the other as csv, as --safe-csv says."""
     with output(path) as handle:
         for n, table in enumerate(tables):
-            shown = escaped(table) if args.safe_csv else table
+            shown = io.escaped(table) if args.safe_csv else table
             shown.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
@@ -458,16 +422,8 @@ def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
             writer.write_table(arrow.Table.from_pandas(table, schema=first.schema, preserve_index=False))
 
 
-def _labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
-    """Of each mode whether the file has its labels."""
-    labelled = [labels is not None for labels in model.labels_]
-    if args.labels and not any(labelled):
-        fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
-    return [False] * len(labelled) if args.labels is False else labelled
-
-
 def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
-    tensor = read_tensor(path, format="npz")
+    tensor = io.read_tensor(path, format="npz")
     check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
     chosen = list(range(len(labelled)))
     if any(labelled):
@@ -478,10 +434,8 @@ def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bo
         if by_label and labels is None:
             fail_value(f"mode {k} of '{path}' has no labels, but the model knows its rows by labels; add them.")
         if labels is not None and not by_label and args.labels is not False:
-            fail_value(
-                f"mode {k} of '{path}' has labels, but the model was fitted to indices; give --no-labels if the rows "
-                "of both are in the same order."
-            )
+            what = f"mode {k} of '{path}' has labels, but the model was fitted to indices"
+            fail_value(f"{what}; give --no-labels if the rows of both are in the same order.")
         if not by_label:
             columns.isetitem(chosen.index(k), tensor.coords[:, k] + args.index_base)
     return columns, tensor.values
@@ -497,7 +451,7 @@ def _chosen(
     frame = frame.drop(columns=list(extents.values()))
     modes, value = _chosen_columns(path, list(frame.columns), args, model, with_values)
     if args.drop_missing and value is not None:
-        kept = ~(frame[value].isna() | frame[value].isin(MISSING))
+        kept = ~(frame[value].isna() | frame[value].isin(io.MISSING))
         frame, extent = frame[kept], {name: column[kept] for name, column in extent.items()}
     numbers = {name: _finite(path, column, args.decimal) for name, column in extent.items()}
     if value is None or has_words(model):
@@ -521,20 +475,16 @@ def _chosen_columns(
         modes = list(known)
     elif modes is None and None not in known and args.header and args.labels is not False:
         columns, wanted = (", ".join(map(str, listed)) for listed in (names, known))
-        fail_value(
-            f"the columns {columns} of '{path}' are not the modes {wanted} of the model; rename them, or say with "
-            "--modes which they are."
-        )
+        what = f"the columns {columns} of '{path}' are not the modes {wanted} of the model"
+        fail_value(f"{what}; rename them, or say with --modes which they are.")
     if modes is None:
         modes = [name for name in names if name != value]
         if value is None and len(modes) == order + 1:
             modes = modes[:-1]
     check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
     if len(modes) != order:  # as --modes has it
-        fail_value(
-            f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}; got the "
-            f"columns {', '.join(map(str, names))}; name them with --modes."
-        )
+        what = f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}"
+        fail_value(f"{what}; got the columns {', '.join(map(str, names))}; name them with --modes.")
     if not with_values:
         return modes, None
     rest = [name for name in names if name not in modes]
@@ -550,10 +500,9 @@ def _finite(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(numbers).all():
         n = int(np.argmin(np.isfinite(numbers)))
-        where, hint = f"column {column.name!r} of '{path}'", comma_hint(column.iloc[n], decimal)
-        fail_value(
-            f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {column.index[n] + 1}; mend it{hint}."
-        )
+        where, hint = f"column {column.name!r} of '{path}'", io.comma_hint(column.iloc[n], decimal)
+        got = f"{column.iloc[n]!r} in row {column.index[n] + 1}"
+        fail_value(f"{where} must hold finite numbers; got {got}; mend it{hint}.")
     return numbers
 
 
@@ -581,10 +530,9 @@ def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
     bad = (numbers != np.floor(numbers)) | (numbers < base)
     if bad.any():
         n = int(np.argmax(bad))
-        fail_value(
-            f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r} in "
-            f"row {column.index[n] + 1}{'; give --index-base 0 if it counts from 0' if numbers[n] == 0 else ''}."
-        )
+        what = f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r}"
+        hint = "; give --index-base 0 if it counts from 0" if numbers[n] == 0 else ""
+        fail_value(f"{what} in row {column.index[n] + 1}{hint}.")
     return numbers.astype(np.int64) - base
 
 

@@ -13,7 +13,7 @@ from tensorcep.cli.cells import changed, matrix_of_fit, read_data, reading_of, v
 from tensorcep.cli.fit import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli.options import check_output, figure_module, mode_in, output, say, show, shows_progress
 from tensorcep.cli.predict import is_of_matrices, load_model
-from tensorcep.core.checks import check_choice, check_columns, check_fraction, check_int, fail_value, printable
+from tensorcep.core.checks import check_choice, check_columns, check_fraction, check_int, fail_value
 from tensorcep.core.persist.archive import archive_kind
 from tensorcep.entries.io import escaped, format_of, read_table, separator_of, text_file
 from tensorcep.entries.splitting import held_out, way_of
@@ -21,8 +21,7 @@ from tensorcep.entries.splitting import held_out, way_of
 
 def run_info(args: argparse.Namespace) -> None:
     if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
-        model = load_model(args.file)
-        show(str(model.summary()) if is_of_matrices(model) else _describe_model(model))
+        show(_describe_model(load_model(args.file)))
         return
     tensor, name = read_data(args.file, args), value_column(args.file, args)
     show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
@@ -30,6 +29,8 @@ def run_info(args: argparse.Namespace) -> None:
 
 def _describe_model(model: Any) -> str:
     """A few lines about a fitted model."""
+    if is_of_matrices(model):
+        return str(model.summary())
     sizes = " x ".join(map(str, model.shape_))
     named = [f"mode {k}" if one.name is None else str(one.name) for k, one in enumerate(model.labels_) if one]
     seconds = model.trace_.get("seconds")  # those of a stream are not kept
@@ -39,9 +40,8 @@ def _describe_model(model: Any) -> str:
         f"method      {method_line(model)}",
         f"fit         {fit_line(model)}" + ("" if seconds is None else f", {seconds.sum():.2g} s in sweeps"),
     ]
-    lines += [*noise_lines(model), *health_lines(model)]
-    lines.append(f"settings    method {model.method}, tol {model.tol:g}")
-    return printable("\n".join(lines))
+    lines += [*noise_lines(model), *health_lines(model), f"settings    method {model.method}, tol {model.tol:g}"]
+    return "\n".join(lines)
 
 
 def run_convert(args: argparse.Namespace) -> None:
@@ -155,23 +155,18 @@ def run_report(args: argparse.Namespace) -> None:
     check_output(args.output, args.model, *args.data)
     figure_module()
     model = load_model(args.model)
-    data = _data_of_report(model, args)
-    with output(args.output) as handle:
-        handle.write(tc.plots.report(model, data).encode("utf-8"))
-
-
-def _data_of_report(model: Any, args: argparse.Namespace) -> Any:
-    """The entries of --data, as the model has them; None without."""
     of_matrices = is_of_matrices(model)
     wanted = len(model.matrix_names_) if of_matrices else 1
     if len(args.data) not in (0, wanted):
         times = f"{wanted} time{'s' * (wanted > 1)}, one for each matrix"
         fail_value(f"--data must be given {times}; got {len(args.data)}.")
-    if not args.data:
-        return None
-    if not of_matrices:
-        return read_data(args.data[0], args)
-    return [matrix_of_fit(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
+    data: Any = None
+    if args.data and of_matrices:
+        data = [matrix_of_fit(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
+    elif args.data:
+        data = read_data(args.data[0], args)
+    with output(args.output) as handle:
+        handle.write(tc.plots.report(model, data).encode("utf-8"))
 
 
 def run_demo(args: argparse.Namespace) -> None:
