@@ -17,11 +17,12 @@ LONGEST = 32  # signs of a label at a tick: longer ones would leave no place for
 WIDE = 100  # the ratio of the largest to the least place from which on they lie on a log scale
 
 
+def pyplot() -> Any:
+    return optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
+
+
 def axes_of(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    pyplot = optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
-    return pyplot.subplots(layout="constrained")[1]
+    return pyplot().subplots(layout="constrained")[1] if ax is None else ax
 
 
 def colour_of(group: int) -> str:
@@ -37,12 +38,6 @@ def mark_of(group: int) -> str:
 def style_of(group: int) -> str:
     """The style of a group's line."""
     return STYLES[group % len(STYLES)]
-
-
-def new_figure(size: tuple[float, float]) -> Any:
-    """A new figure of this size in inches."""
-    pyplot = optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
-    return pyplot.figure(figsize=size, layout="constrained")
 
 
 def finish(ax: Any, title: str, x: str, y: str) -> Any:
