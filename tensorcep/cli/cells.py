@@ -304,34 +304,23 @@ def typed(column: pd.Series) -> pd.Series:
     return numbers if (numbers.notna() | known.isna()).all() else known
 
 
-def matrix_of_fit(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
-    """Entries of a file as cells of a matrix of the fit, without those of rows and columns that it does not know."""
+def matrix_of(path: str, args: argparse.Namespace, part: Part, new_rows: bool = False) -> SparseTensor:
+    """Entries of a file as cells of a matrix of the fit that it knows; or of new rows, whose columns it must know."""
     tensor = matrix_in(path, args)
-    coords = tensor.coords.copy()
-    for k, known in enumerate(part.labels):
-        _match(path, tensor, coords, k, known, "modes", unknown="ignore")
-    shape = tuple(int(n) for n in part.shape)
+    coords, (rows, columns) = tensor.coords.copy(), part.labels
+    shape = (tensor.shape[0] if new_rows else int(part.shape[0]), int(part.shape[1]))
+    for k in (1,) if new_rows else (0, 1):
+        known, labels = part.labels[k], tensor.labels[k]
+        if (known is None) != (labels is None):
+            what = f"the {'columns' if new_rows else 'modes'} of '{path}'"
+            fail_value(f"{what} must be {'labels' if labels is None else 'indices'}, as in the fit.")
+        if known is not None and labels is not None:  # numbers as the fit has them
+            found = known.rows(labels.index) if new_rows else known.rows(labels.index, unknown="ignore")
+            coords[:, k] = found[coords[:, k]]
     inside = ((coords >= 0) & (coords < shape)).all(axis=1)
-    return SparseTensor(coords[inside], tensor.values[inside], shape, part.labels)
-
-
-def new_matrix(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
-    """New rows of a matrix from a file, with the model's columns."""
-    tensor = matrix_in(path, args)
-    known, coords, width = part.labels[1], tensor.coords.copy(), part.shape[1]
-    _match(path, tensor, coords, 1, known, "columns")
-    if (coords[:, 1] >= width).any():
-        fail_value(f"'{path}' must have columns up to {width}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
-    return SparseTensor(coords, tensor.values, (tensor.shape[0], width), (tensor.labels[0], known))
-
-
-def _match(path: str, tensor: SparseTensor, coords: np.ndarray, k: int, known: Any, what: str, **how: Any) -> None:
-    """Number the rows of a mode as the fit did, in the coordinates."""
-    labels = tensor.labels[k]
-    if (known is None) != (labels is None):
-        fail_value(f"the {what} of '{path}' must be {'labels' if labels is None else 'indices'}, as in the fit.")
-    if known is not None and labels is not None:
-        coords[:, k] = known.rows(labels.index, **how)[coords[:, k]]
+    if new_rows and not inside.all():
+        fail_value(f"'{path}' must have columns up to {shape[1]}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
+    return SparseTensor(coords[inside], tensor.values[inside], shape, (tensor.labels[0] if new_rows else rows, columns))
 
 
 def position_of_matrix(args: argparse.Namespace, model: Any) -> int:

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 import tensorcep as tc
-from tensorcep.cli.cells import changed, matrix_of_fit, read_data, reading_of, value_column, with_zeros
+from tensorcep.cli.cells import changed, matrix_of, read_data, reading_of, value_column, with_zeros
 from tensorcep.cli.fit import fit_line, health_lines, method_line, noise_lines
-from tensorcep.cli.options import check_output, figure_module, mode_in, output, say, show, shows_progress
+from tensorcep.cli.options import check_figure, check_output, mode_in, output, say, show, shows_progress
 from tensorcep.cli.predict import is_of_matrices, load_model
 from tensorcep.core.checks import check_choice, check_columns, check_fraction, check_int, fail_value
 from tensorcep.core.persist.archive import archive_kind
@@ -67,8 +67,8 @@ def run_split(args: argparse.Namespace) -> None:
     table = _lines_of(args)
     # Lines are not merged: what is bought again later is held out, too.
     again = table is not None and args.by != "entry" and not args.count
-    how = changed(args, duplicates="last" if again else args.duplicates)
-    tensor = read_data(args.data, how, shows_progress(args))
+    merged = changed(args, duplicates="last" if again else args.duplicates)
+    tensor = read_data(args.data, merged, shows_progress(args))
     if tensor.nnz < 2:
         fail_value(f"'{args.data}' must hold at least two entries to be split; got {tensor.nnz}.")
     if table is not None and args.by == "entry" and len(table) != tensor.nnz:
@@ -84,8 +84,14 @@ def run_split(args: argparse.Namespace) -> None:
     n = tensor.nnz if table is None else len(table)
     parts = held_out(way_of(args.by, args.mode, args.times, column_of), n, args.test_size, args.seed)
     for path, rows in zip((args.train, args.test), parts, strict=True):
-        if table is not None:
-            _write_lines(path, table.iloc[rows], args)
+        if table is not None and format_of(path, args.format) == "parquet":
+            with output(path) as handle:
+                table.iloc[rows].to_parquet(handle, index=False)
+        elif table is not None:
+            how = {"sep": separator_of(args.data, reading_of(args)), "header": args.header, "lineterminator": "\n"}
+            lines = escaped(table.iloc[rows]) if args.safe_csv else table.iloc[rows]
+            with text_file(path) as text:
+                lines.to_csv(text, index=False, **how)
         else:
             value = args.value if args.header and args.value is not None else "count" if args.count else "y"
             part = tensor.select(rows)
@@ -101,18 +107,6 @@ def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
     if len(kinds) > 1 or merged or not os.path.isfile(args.data):
         return None
     return read_table(args.data, reading_of(args)) if kinds in ({"csv"}, {"parquet"}) else None
-
-
-def _write_lines(path: str, table: pd.DataFrame, args: argparse.Namespace) -> None:
-    """Write lines of a table as they were read."""
-    if format_of(path, args.format) == "parquet":
-        with output(path) as handle:
-            table.to_parquet(handle, index=False)
-        return
-    separator = separator_of(args.data, reading_of(args))
-    with text_file(path) as handle:
-        shown = escaped(table) if args.safe_csv else table
-        shown.to_csv(handle, sep=separator, index=False, header=args.header, lineterminator="\n")
 
 
 def run_datasets(args: argparse.Namespace) -> None:
@@ -152,8 +146,7 @@ def _load_part(name: str, part: str, fold: int) -> tc.SparseTensor:
 
 
 def run_report(args: argparse.Namespace) -> None:
-    check_output(args.output, args.model, *args.data)
-    figure_module()
+    check_figure(args.output, args.model, *args.data)
     model = load_model(args.model)
     of_matrices = is_of_matrices(model)
     wanted = len(model.matrix_names_) if of_matrices else 1
@@ -162,7 +155,7 @@ def run_report(args: argparse.Namespace) -> None:
         fail_value(f"--data must be given {times}; got {len(args.data)}.")
     data: Any = None
     if args.data and of_matrices:
-        data = [matrix_of_fit(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
+        data = [matrix_of(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
     elif args.data:
         data = read_data(args.data[0], args)
     with output(args.output) as handle:

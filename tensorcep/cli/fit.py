@@ -71,7 +71,15 @@ def run_fit(args: argparse.Namespace) -> None:
     if args.model != "cp" or args.also:
         _fit_matrices(args)
         return
-    model = estimator_of(args, method=_method_of(args), verbose=shows_progress(args))
+    method, settings = args.method, {name: getattr(args, name) for name in options.MESSAGES if is_given(args, name)}
+    if settings:  # those of cep, if the method is left open
+        engine = SETTINGS["cep" if method == "auto" else check_choice("--method", method, ("auto", *SETTINGS))]
+        for name in settings:
+            if name not in engine().get_params():
+                takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
+                fail_value(f"--{name} is for --method {takers}; got {method}; leave it out.")
+        method = engine(**settings)
+    model = estimator_of(args, method=method, verbose=shows_progress(args))
     learned = []  # what workers read does not come here
     if has_workers(args):
         seconds = _fit_on_workers(args, model)
@@ -228,19 +236,6 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     model = getattr(tc, name)(**params)
     check_parameters(spec_of(model))
     return model
-
-
-def _method_of(args: argparse.Namespace) -> Any:
-    """The method, with the settings that are asked for; cep has them if it is left open."""
-    settings = {name: getattr(args, name) for name in options.MESSAGES if is_given(args, name)}
-    if not settings:
-        return args.method
-    engine = SETTINGS["cep" if args.method == "auto" else check_choice("--method", args.method, ("auto", *SETTINGS))]
-    for name in settings:
-        if name not in engine().get_params():
-            takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
-            fail_value(f"--{name} is for --method {takers}; got {args.method}; leave it out.")
-    return engine(**settings)
 
 
 def knowledge_of(args: argparse.Namespace) -> Any:

@@ -76,15 +76,18 @@ def output(path: str) -> Iterator[BinaryIO]:
             yield handle
 
 
-def figure_module() -> Any:
-    """What figures need of matplotlib; to be asked for before any work."""
-    return optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
+def check_figure(path: str | None, *inputs: str | None) -> None:
+    """Refuse, before any work, a figure that cannot be written or drawn."""
+    check_output(path, *inputs)
+    if path is not None:
+        optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
 
 
 def save_figure(path: str, *drawings: Callable[[Any], Any]) -> None:
     """Write a png with one panel for each drawing, which gets its axes; without pyplot, so no display is needed."""
     n = len(drawings)
-    figure = figure_module().Figure(figsize=(6.4 * n, 4.8), layout="constrained")
+    figures = optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
+    figure = figures.Figure(figsize=(6.4 * n, 4.8), layout="constrained")
     for draw, ax in zip(drawings, figure.subplots(1, n, squeeze=False)[0], strict=True):
         draw(ax)
     with output(path) as handle:

@@ -137,7 +137,7 @@ def run_transform(args: argparse.Namespace) -> None:
     model = load_model(args.model)
     if is_of_matrices(model):
         m, first = cells.position_of_matrix(args, model), 0
-        new = cells.new_matrix(args.data, args, model.parts_[m])
+        new = cells.matrix_of(args.data, args, model.parts_[m], new_rows=True)
         several = len(model.parts_) > 1 or not hasattr(model, "components_")
         mean, cov = model.transform({model.matrix_names_[m]: new} if several else new, return_cov=True)
         known = new.labels[0]
