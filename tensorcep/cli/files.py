@@ -110,39 +110,42 @@ def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
 
 
 def run_datasets(args: argparse.Namespace) -> None:
-    if args.name is None:
+    name, sets = args.name, tc.datasets
+    whole = {"covid19_serology": sets.load_covid19_serology, "il2": sets.load_il2}
+    in_folds = {"alog": sets.load_alog, "enron": sets.load_enron}
+    if name is None:
         if args.output or args.part or args.fold:
             fail_value("--output, --part and --fold need the NAME of a data set; give one.")
-        for item in tc.datasets.available():
+        for item in sets.available():
             there = f"{item.size / 1e6:.1f} MB, {'fetched' if item.cached else 'to download'}"
-            print(f"{item.name:17} {there if item.size else 'with TensorLy':21} {item.description}")
+            there = there if item.size else "with TensorLy" if item.name in whole else "in the package"
+            print(f"{item.name:17} {there:21} {item.description}")
         return
-    check_choice("NAME", args.name, tc.datasets.CATALOGUE)
-    if (args.part or args.fold) and (args.output is None or args.name not in {"alog", "enron", "dblp"}):
+    check_choice("NAME", name, sets.CATALOGUE)
+    if (args.part or args.fold) and (args.output is None or name not in (*in_folds, "dblp")):
         fail_value("--part and --fold have a meaning only with --output, for alog, enron and dblp; leave them out.")
-    if args.output is not None:
-        check_output(args.output)
-        tensor = _load_part(args.name, args.part or "train", 1 if args.fold is None else args.fold)
-        tc.write_tensor(tensor, args.output, safe_csv=args.safe_csv)
-        show(f"{args.output}  {tensor!r}")
+    if args.output is None:
+        files = [file for file in sets.registry() if file.startswith(f"{name}/")]
+        if not files:
+            where = "ships with TensorLy" if name in whole else "is part of the package"
+            show(f"{name} {where}: nothing to download" + "; write it to a file with -o" * (name in whole))
+        for file in files:
+            show(str(sets.fetch(file)))
         return
-    files = [file for file in tc.datasets.registry() if file.startswith(f"{args.name}/")]
-    if not files:
-        show(f"{args.name} ships with TensorLy: nothing to download; write it to a file with -o")
-    for file in files:
-        show(str(tc.datasets.fetch(file)))
-
-
-def _load_part(name: str, part: str, fold: int) -> tc.SparseTensor:
-    """One tensor of a data set; `part` and `fold` are ignored where there is only one."""
-    if name in ("covid19_serology", "il2"):
-        return tc.datasets.load_il2() if name == "il2" else tc.datasets.load_covid19_serology()
-    if name == "dblp":
-        dblp = tc.datasets.load_dblp()
-        return dblp.train if part == "train" else dblp.tests[check_int("--fold", fold, 1, len(dblp.tests)) - 1]
-    check_int("--fold", fold, 1, tc.datasets.N_FOLDS)
-    halves = tc.datasets.load_alog(fold) if name == "alog" else tc.datasets.load_enron(fold)
-    return halves.train if part == "train" else halves.test
+    if name not in (*whole, *in_folds, "dblp"):
+        fail_value(f"--output is for tensors, and {name} has points; load it from Python, by tensorcep.datasets.")
+    check_output(args.output)
+    fold, of_test = 1 if args.fold is None else args.fold, args.part == "test"
+    if name in whole:
+        tensor = whole[name]()
+    elif name == "dblp":
+        dblp = sets.load_dblp()
+        tensor = dblp.tests[check_int("--fold", fold, 1, len(dblp.tests)) - 1] if of_test else dblp.train
+    else:
+        halves = in_folds[name](check_int("--fold", fold, 1, sets.N_FOLDS))
+        tensor = halves.test if of_test else halves.train
+    tc.write_tensor(tensor, args.output, safe_csv=args.safe_csv)
+    show(f"{args.output}  {tensor!r}")
 
 
 def run_report(args: argparse.Namespace) -> None:
