@@ -14,16 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of, output
-from tensorcep.core.checks import (
-    check_choice,
-    check_columns,
-    check_file,
-    check_int,
-    check_mode_count,
-    fail_value,
-    optional_module,
-)
+from tensorcep.cli.options import EXTENTS, STDOUT, is_given, option_of, output
+from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.entries import io
@@ -321,13 +313,6 @@ def matrix_of(path: str, args: argparse.Namespace, part: Part, new_rows: bool = 
     if new_rows and not inside.all():
         fail_value(f"'{path}' must have columns up to {shape[1]}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
     return SparseTensor(coords[inside], tensor.values[inside], shape, (tensor.labels[0] if new_rows else rows, columns))
-
-
-def position_of_matrix(args: argparse.Namespace, model: Any) -> int:
-    """The number of the matrix that --matrix names, the first by default."""
-    names, given = model.matrix_names_, 0 if args.matrix is None else mode_in(args.matrix)
-    position = names.index(check_choice("matrix", given, names)) if isinstance(given, str) else given
-    return check_int("matrix", position, 0, len(names) - 1)
 
 
 # Cells to predict, with or without values, matched to the rows that a model knows. Unlike `read_tensor` this takes

@@ -13,7 +13,7 @@ import pandas as pd
 import tensorcep as tc
 from tensorcep.cli import cells
 from tensorcep.cli.options import STDOUT, check_counts_of, check_output, mode_in
-from tensorcep.core.checks import check_file, check_fraction, check_int, fail_value
+from tensorcep.core.checks import check_choice, check_file, check_fraction, check_int, fail_value
 from tensorcep.cp.inputs.coordinates import mode_of, names_of_modes
 from tensorcep.entries.io import Schema, format_of, read_table
 
@@ -33,6 +33,13 @@ def is_of_matrices(model: Any) -> bool:
     return hasattr(type(model), "matrix_names_")
 
 
+def _position_of_matrix(args: argparse.Namespace, model: Any) -> int:
+    """The number of the matrix that --matrix names, the first by default."""
+    names, given = model.matrix_names_, 0 if args.matrix is None else mode_in(args.matrix)
+    position = names.index(check_choice("matrix", given, names)) if isinstance(given, str) else given
+    return check_int("matrix", position, 0, len(names) - 1)
+
+
 def _with_results(table: pd.DataFrame, results: Any) -> pd.DataFrame:
     """The columns of modes and of results, which are told apart where they have the same name."""
     modes = list(table.columns)
@@ -48,7 +55,7 @@ def run_predict(args: argparse.Namespace) -> None:
         fail_value(f"predictions are written as csv or parquet; got the name '{args.output}'; let it end in .csv.")
     model = load_model(args.model)
     if is_of_matrices(model):
-        m = cells.position_of_matrix(args, model)
+        m = _position_of_matrix(args, model)
         part = model.parts_[m]
         queries = cells.read_queries(args.data, args, SimpleNamespace(labels_=part.labels), with_values=False)
         table, law = queries.named(), model.predictive(queries.X, m)
@@ -136,7 +143,7 @@ def run_transform(args: argparse.Namespace) -> None:
     check_output(args.output, args.model, args.data)
     model = load_model(args.model)
     if is_of_matrices(model):
-        m, first = cells.position_of_matrix(args, model), 0
+        m, first = _position_of_matrix(args, model), 0
         new = cells.matrix_of(args.data, args, model.parts_[m], new_rows=True)
         several = len(model.parts_) > 1 or not hasattr(model, "components_")
         mean, cov = model.transform({model.matrix_names_[m]: new} if several else new, return_cov=True)

@@ -14,7 +14,7 @@ from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_o
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.results import observed_cells
 from tensorcep.plots.components import CROWDED, part_of, places_in_order, position
-from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
+from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, finish, line_look, log_if_wide, shown, text_of
 
 RANK_BINS = 20
 
@@ -49,7 +49,7 @@ def plot_trace(model: Any, X: Any, *, kind: str = "trace", matrix: Any = 0, ax: 
         fail_value(f"X must be one entry; got {draws.shape[2]}.")
     draws = np.asarray(draws[:, :, 0])
     ax, legend = axes_of(ax), {"frameon": False, "ncols": min(4, len(draws)), "fontsize": "small"}
-    looks = [{"color": colour_of(c), "linestyle": style_of(c), "label": f"chain {c}"} for c in range(len(draws))]
+    looks = [{**line_look(c), "label": f"chain {c}"} for c in range(len(draws))]
     if kind == "trace":
         for chain, look in zip(draws, looks, strict=True):
             ax.plot(np.arange(1, len(chain) + 1), chain, linewidth=0.9, alpha=0.8, **look)

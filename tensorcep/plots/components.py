@@ -14,19 +14,7 @@ from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.entries.labels import Labels
-from tensorcep.plots.style import (
-    ACCENT,
-    GUIDE,
-    MAIN,
-    axes_of,
-    colour_of,
-    finish,
-    log_if_wide,
-    mark_of,
-    pyplot,
-    shown,
-    text_of,
-)
+from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, finish, log_if_wide, point_look, pyplot, shown, text_of
 
 
 class Panel(NamedTuple):
@@ -368,7 +356,7 @@ def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:
     at = np.arange(1, table.shape[1] + 1)
     for place, (name, row) in enumerate(table.iterrows()):
         each = np.sort(100 * row.to_numpy(dtype=float))[::-1]
-        look = {"color": colour_of(place), "marker": mark_of(place), "markersize": 4}
+        look = {**point_look(place), "markersize": 4}
         ax.plot(at, each, "-", label=shown(name), **look)
         ax.plot(at, np.cumsum(each), "--", **look)
     ax.plot([], [], "--", color=GUIDE, label="together")
@@ -417,7 +405,6 @@ def plot_scores(
         ax.figure.colorbar(drawn, ax=ax, label=shown(name), shrink=0.8)
     else:
         for place, (group, own) in enumerate(given.groupby(given, sort=True, observed=True)):
-            look = {"color": colour_of(place), "marker": mark_of(place), "label": shown(group)}
-            ax.scatter(values[own.index, a], values[own.index, b], s=18, **look)
+            ax.scatter(values[own.index, a], values[own.index, b], s=18, label=shown(group), **point_look(place))
         ax.legend(frameon=False, title=shown(name) or None)
     return finish(ax, "Scores", f"component {a}", f"component {b}")

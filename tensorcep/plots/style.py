@@ -25,19 +25,15 @@ def axes_of(ax: Any) -> Any:
     return pyplot().subplots(layout="constrained")[1] if ax is None else ax
 
 
-def colour_of(group: int) -> str:
-    """The colour of a group; there are seven."""
-    return COLOURS[group % len(COLOURS)]
+def line_look(group: int) -> dict[str, Any]:
+    """Colour and style of a group's line."""
+    return {"color": COLOURS[group % len(COLOURS)], "linestyle": STYLES[group % len(STYLES)]}
 
 
-def mark_of(group: int) -> str:
-    """The mark of a group's points: after seven colours and marks it is the next mark that has the first colour."""
-    return MARKS[(group + group // len(COLOURS)) % len(MARKS)]
-
-
-def style_of(group: int) -> str:
-    """The style of a group's line."""
-    return STYLES[group % len(STYLES)]
+def point_look(group: int) -> dict[str, Any]:
+    """Colour and mark of a group's points; after all seven it is the next mark that has the first colour."""
+    mark = MARKS[(group + group // len(COLOURS)) % len(MARKS)]
+    return {"color": COLOURS[group % len(COLOURS)], "marker": mark}
 
 
 def finish(ax: Any, title: str, x: str, y: str) -> Any:
