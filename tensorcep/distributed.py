@@ -133,21 +133,16 @@ def predict(model: Any, frame: Any) -> Any:
     if not isinstance(model, BaseCP):
         raise TypeError(f"model must be a CP estimator; got {type(model).__name__}.")
     if isinstance(frame, (str, os.PathLike)):
-        frame = _table_at(os.fspath(frame))
+        path = os.fspath(frame)
+        names = sorted(glob.glob(os.path.join(glob.escape(path), "*.parquet") if os.path.isdir(path) else path))
+        if not names:
+            raise FileNotFoundError(f"there is no parquet file at {path!r}; give a folder with some, or a pattern.")
+        frame = importlib.import_module("dask.dataframe").read_parquet(names)
     if not is_of(frame, "dask"):
         fail_value(f"frame must be a dask.dataframe, or a path; got {type(frame).__name__}; use model.predict.")
     meta = _predicted(frame._meta.iloc[:0], model)
     held = importlib.import_module("dask").delayed(model, pure=True)
     return frame.map_partitions(_predicted, held, meta=meta)
-
-
-def _table_at(path: str) -> Any:
-    """The table of the parquet files in a folder, or of a pattern."""
-    pattern = os.path.join(glob.escape(path), "*.parquet") if os.path.isdir(path) else path
-    names = sorted(glob.glob(pattern))
-    if not names:
-        raise FileNotFoundError(f"there is no parquet file at {path!r}; give a folder with some, or a pattern.")
-    return importlib.import_module("dask.dataframe").read_parquet(names)
 
 
 def _predicted(part: pd.DataFrame, model: Any) -> pd.DataFrame:

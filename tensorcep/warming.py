@@ -84,20 +84,16 @@ def _cep() -> None:
     _cp("CPRegressor", tensorcep.CEP(order=2), tensorcep.CEP(messages="averaged"))
 
 
-def _rare() -> None:
-    """Kernels that no small fit can be made to need: safeguards, and what holds back the steps of very many counts."""
+def _others() -> None:
+    """Methods that few ask for by name, and models that are asked for by a setting."""
     from tensorcep.cp.messages.cavities import scale_messages
     from tensorcep.kernels.rows import packed_products
     from tensorcep.kernels.slots import LANES
 
+    # Kernels that no small fit can be made to need: safeguards, and what holds back the steps of very many counts.
     ones = np.ones((1, 1, 1, LANES))
     scale_messages(0, 1, np.ones(1), np.zeros((1, 1, LANES), np.int32), ones, ones.copy())
     packed_products(0, 1, *np.ones((3, 1, 1)))
-
-
-def _others() -> None:
-    """Methods that few ask for by name, and models that are asked for by a setting."""
-    _rare()
     _cp("CPRegressor", "laplace", "wopt")
     _cp("CPClassifier", link="probit")
     _cp("CPCountRegressor", likelihood="poisson")

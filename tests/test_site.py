@@ -125,14 +125,14 @@ def test_site_prose_names_options_that_exist() -> None:
 
 
 def test_site_figures_have_texts_and_somebody_who_draws_them() -> None:
-    from scripts.docs import drawing
+    from scripts.docs.figures import FIGURES
 
     images = [image for text in TEXTS.values() for image in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text)]
     assert len(images) >= 8
     assert [address for seen, address in images if len(seen) < 40] == []
     named = {Path(address).stem for _, address in images if address.endswith(".svg")}
     pytest.importorskip("matplotlib")
-    assert named == set(drawing.names())
+    assert named == set(FIGURES)
 
 
 def test_site_gallery_shows_every_figure_in_ten_lines() -> None:

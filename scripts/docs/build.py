@@ -51,13 +51,13 @@ def quote_docstrings(target: Path) -> None:
 
 def draw_named_figures(target: Path, cache: Path) -> None:
     """Draw every figure that a page names as figures/NAME.svg."""
-    from scripts.docs.drawing import draw
+    from scripts.docs.figures import file_of
 
     pages = [path.read_text(encoding="utf-8") for path in target.rglob("*.md")]
     names = {name for text in pages for name in re.findall(r"figures/(\w+)\.svg", text)}
     (target / "figures").mkdir(exist_ok=True)
     for name in sorted(names):
-        shutil.copy(draw(name, cache), target / "figures" / f"{name}.svg")
+        shutil.copy(file_of(name, cache), target / "figures" / f"{name}.svg")
 
 
 def main(argv: list[str] | None = None) -> int:

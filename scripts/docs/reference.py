@@ -9,18 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.docs.public import (
-    GROUPS,
-    MODULES,
-    ON_ONE_PAGE,
-    SETTINGS,
-    Public,
-    grouped_methods,
-    of_module,
-    of_package,
-    of_records,
-)
-from scripts.docs.public import of_settings as settings_of
+from scripts.docs import public
+from scripts.docs.public import Public
 from tensorcep.cli.main import EPILOG, build_parser
 from tensorcep.cli.main import GROUPS as COMMAND_GROUPS
 
@@ -52,7 +42,7 @@ def first_line(value: object) -> str:
 def class_pages(item: Public) -> dict[str, str]:
     """The page of a class, and of each group of its methods where they are many."""
     text = heading(item.name) + f".. currentmodule:: {item.module}\n\n.. autoclass:: {item.name}\n"
-    groups = grouped_methods(item.value)
+    groups = public.grouped_methods(item.value)
     if "" in groups:
         names = ", ".join(groups[""])
         return {item.name: text + (f"   :members: {names}\n   :inherited-members:\n" if names else "")}
@@ -73,7 +63,7 @@ def listed_pages(page: str, title: str, about: str, items: list[Public]) -> dict
     """A page of functions and small records; where they are many, a page each, and one that lists them."""
     text = heading(title) + f"{about}\n\n"
     shown = [f".. {'autoclass' if inspect.isclass(i.value) else 'autofunction'}:: {i.module}.{i.name}\n" for i in items]
-    if len(items) <= ON_ONE_PAGE:
+    if len(items) <= public.ON_ONE_PAGE:
         return {page: text + "\n".join(shown)}
     each = {f"{page}-{item.name}": heading(item.name) + own for item, own in zip(items, shown, strict=True)}
     toc = ".. toctree::\n   :hidden:\n\n" + "".join(f"   {name}\n" for name in each)
@@ -89,24 +79,24 @@ def listing(items: list[tuple[str, Public]]) -> str:
 
 def reference_pages() -> dict[str, str]:
     """All pages of the reference, by their path below reference/ without an ending."""
-    public = {item.name: item for item in of_package()}
+    every = {item.name: item for item in public.of_package()}
     pages, index = {}, heading("Reference")
     index += "Every public object, its parameters in words, what it refuses, and an example that runs.\n\n"
     hidden = []
-    for group, names in GROUPS.items():
-        items = [(name, public.pop(name)) for name in names]
+    for group, names in public.GROUPS.items():
+        items = [(name, every.pop(name)) for name in names]
         for _, item in items:
             pages |= class_pages(item)
         index += heading(group, "-") + listing(items)
         hidden += [name for name, _ in items]
-    functions = [item for item in public.values() if not inspect.isclass(item.value)]
-    records = [item for item in public.values() if inspect.isclass(item.value)] + of_records()
+    functions = [item for item in every.values() if not inspect.isclass(item.value)]
+    records = [item for item in every.values() if inspect.isclass(item.value)] + public.of_records()
     lists = [("functions", "Functions", "Names of `tensorcep` itself.", functions)]
-    lists += [(name, f"tensorcep.{name}", ABOUT[name], of_module(name)) for name in MODULES]
-    for name in SETTINGS:
+    lists += [(name, f"tensorcep.{name}", ABOUT[name], public.of_module(name)) for name in public.MODULES]
+    for name in public.SETTINGS:
         title = f"Settings of methods: {FAMILY[name]}"
         about = f"From ``tensorcep.{name}``: ``method=Record(...)`` where a name is not enough."
-        lists.append((name.replace(".", "-"), title, about, settings_of(name)))
+        lists.append((name.replace(".", "-"), title, about, public.of_settings(name)))
     lists.append(("records", "Records", "What methods return, and what is made by hand now and then.", records))
     for page, title, about, items in lists:
         own = listed_pages(page, title, about, items)
@@ -130,7 +120,8 @@ def shell_pages() -> dict[str, str]:
     pages = {"shell": _shell_index(rows, shared)}
     for name, listed in rows.items():
         text = f"# {name}\n\n```text\n{parsers.choices[name].format_usage().removeprefix('usage: ')}```\n\n"
-        text += _in_markdown(parsers.choices[name].description or "")
+        for part in (parsers.choices[name].description or "").split("\n\n"):  # tables stay text
+            text += f"```text\n{part}\n```\n\n" if part[:2] == "  " else f"{_with_code(part)}\n\n"
         text += _table([row for row in listed if row[1:] not in shared])
         others = " ".join(re.findall(r"--\w[\w-]*", flags)[0] for _, flags, about in listed if (flags, about) in shared)
         text += f"And [options of several commands](../shell.md#options-of-several-commands): `{others}`\n"
@@ -178,12 +169,6 @@ def _table(rows: list[Row]) -> str:
 def _with_code(text: str) -> str:
     """Text of a --help with options and signs as code, in which a table has no marks of its own."""
     return re.sub(r"(?<![\w`-])(?:--[a-z][\w-]*|'(?:\S+')?(?!\w))", r"`\g<0>`", text).replace("|", r"\|")
-
-
-def _in_markdown(text: str) -> str:
-    """Paragraphs of a --help as they are, tables as text."""
-    parts = [f"```text\n{part}\n```" if part[:2] == "  " else _with_code(part) for part in text.split("\n\n")]
-    return "".join(f"{part}\n\n" for part in parts)
 
 
 def write_reference(folder: Path) -> None:

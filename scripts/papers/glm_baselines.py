@@ -51,13 +51,6 @@ class State(NamedTuple):
     var: np.ndarray
 
 
-class Change(NamedTuple):
-    """What a sweep changed: the published criterion, and the largest undamped move of a weight."""
-
-    published: float
-    residual: float
-
-
 def sampled_ep(
     problem: GLMProblem,
     moments: Moments,
@@ -68,7 +61,7 @@ def sampled_ep(
     tol: float,
     score: Callable[[int, Any, State], Any] | None = None,
 ) -> Run:
-    """Sweep until the change that `stop` names ("published" or "residual") is not above tol.
+    """Sweep until the change that `stop` names, the "published" one or the largest undamped move, is not above tol.
 
     A run that stops with messages which could not be renewed, because their moments have collapsed, has not converged;
     the trace tells what part of them that is in the last sweep.
@@ -80,13 +73,18 @@ def sampled_ep(
         begin = time.perf_counter()
         new_tau, new_nu, renewed = _proposals(state, tau, nu, moments)
         dtau, dnu = np.where(live, new_tau - tau, 0.0), np.where(live, new_nu - nu, 0.0)
-        change = _change(state, dtau, dnu, 1.0 - damping)
+        if stop == "published":
+            change = float(np.sum(((1.0 - damping) * dnu) ** 2)) / len(dnu)
+        else:
+            total_tau, total_nu = dtau.sum(axis=0), dnu.sum(axis=0)
+            shift = np.abs(total_nu - state.mean * total_tau) * np.sqrt(state.var)
+            change = float(np.maximum(np.abs(total_tau) * state.var, shift).max(initial=0.0))
         tau, nu = tau + (1.0 - damping) * dtau, nu + (1.0 - damping) * dnu
         state, lost = _posterior(problem, tau, nu), 1.0 - float(renewed[live].mean())
         seconds.append(time.perf_counter() - begin)
         if score is not None:
             score(sweep, change, state)
-        if getattr(change, stop) <= tol:
+        if change <= tol:
             converged = lost == 0.0
             break
     posterior = GLMPosterior(state.mean, state.var, problem.prior_cov, np.nan)
@@ -110,13 +108,6 @@ def _proposals(state: State, tau: np.ndarray, nu: np.ndarray, moments: Moments) 
     positive = finite & (new_tau > 0.0) & (kept > 0.0)
     new_tau = np.where(positive, new_tau, np.where(finite, MESSAGE_PRECISION, tau))
     return new_tau, np.where(positive, new_nu, nu), finite
-
-
-def _change(state: State, dtau: np.ndarray, dnu: np.ndarray, rho: float) -> Change:
-    total_tau, total_nu = dtau.sum(axis=0), dnu.sum(axis=0)
-    shift = np.abs(total_nu - state.mean * total_tau) * np.sqrt(state.var)
-    residual = np.maximum(np.abs(total_tau) * state.var, shift).max(initial=0.0)
-    return Change(float(np.sum((rho * dnu) ** 2)) / len(dnu), float(residual))
 
 
 def _posterior(problem: GLMProblem, tau: np.ndarray, nu: np.ndarray) -> State:
@@ -211,25 +202,18 @@ class Regression:
         rng = np.random.default_rng(seed)
         self._frequency = rng.standard_normal((2, FEATURES)) / WIDTHS[:, None]
         self._phase = rng.uniform(0.0, 2.0 * np.pi, FEATURES)
-        self._cov = np.eye(FEATURES)
-        self._weights = np.zeros((FEATURES, 2))
+        self.cov, self.weights = np.eye(FEATURES), np.zeros((FEATURES, 2))
 
     def features(self, inputs: np.ndarray) -> np.ndarray:
         return np.sqrt(2.0 / FEATURES) * np.cos(inputs @ self._frequency + self._phase)
 
-    def variance(self, features: np.ndarray) -> np.ndarray:
-        return np.einsum("nf,nf->n", features @ self._cov, features)
-
-    def predict(self, features: np.ndarray) -> np.ndarray:
-        return features @ self._weights
-
     def learn(self, feature: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Learn one answer; return the vector u by which the covariance fell, u u'."""
-        along = self._cov @ feature
+        along = self.cov @ feature
         total = NOISE + float(feature @ along)
-        self._weights += np.outer(along, target - feature @ self._weights) / total
+        self.weights += np.outer(along, target - feature @ self.weights) / total
         fall = along / np.sqrt(total)
-        self._cov -= np.outer(fall, fall)
+        self.cov -= np.outer(fall, fall)
         return fall
 
 
@@ -250,7 +234,7 @@ class JustInTime:
         moved = np.flatnonzero((np.abs(inputs - self._sure) > MOVED * WIDTHS).any(axis=1))
         self._sure[moved] = inputs[moved]
         seen = features[moved]
-        variance = regression.variance(seen)
+        variance = np.einsum("nf,nf->n", seen @ regression.cov, seen)
         asked: dict[int, np.ndarray] = {}
         while variance.max(initial=0.0) > GATE**2:
             at = int(variance.argmax())
@@ -260,7 +244,7 @@ class JustInTime:
             if np.isfinite(answer).all():
                 variance -= (seen @ regression.learn(seen[at], answer)) ** 2
             variance[at] = 0.0
-        outgoing = regression.predict(features)
+        outgoing = features @ regression.weights
         for row, answer in asked.items():
             outgoing[row] = answer
         return outgoing / scale

@@ -48,8 +48,6 @@ TOY_DRAWS = 1_000_000
 SITE_FLOPS = 5 * TOY_X.shape[1] ** 2 + 60
 DRAW_FLOPS = 2 * TOY_X.size
 
-Path2 = list[tuple[float, float]]  # of (operations, error)
-
 
 def bayes_point() -> np.ndarray:
     """E[w | every point on its side], w ~ N(0, I): the mean of a normal vector cut to an orthant.
@@ -71,13 +69,10 @@ def bayes_point() -> np.ndarray:
     return A.T @ weights  # A' C^-1 C weights
 
 
-def _unit(w: np.ndarray) -> np.ndarray:
-    return w / np.linalg.norm(w)
-
-
-def toy_errors() -> dict[str, Path2]:
-    """Distance of unit weight vectors from the Bayes point, and its cost; one point for the support vector machine."""
-    truth = _unit(bayes_point())
+def toy_errors() -> dict[str, list[tuple[float, float]]]:
+    """Operations, and the distance of unit weight vectors from the Bayes point."""
+    truth = bayes_point()
+    truth /= np.linalg.norm(truth)
     w = np.random.default_rng(0).standard_normal((TOY_DRAWS, 3))
     separates = ((TOY_X @ w.T > 0.0) == (TOY_Y[:, None] == 1)).all(axis=0)
     total = np.cumsum(w * separates[:, None], axis=0)
@@ -85,7 +80,7 @@ def toy_errors() -> dict[str, Path2]:
     counts = [c for c in np.geomspace(10, TOY_DRAWS, 16).astype(int) if c >= first]
 
     def error(found: np.ndarray) -> float:
-        return float(np.linalg.norm(_unit(found) - truth))
+        return float(np.linalg.norm(found / np.linalg.norm(found) - truth))
 
     sweeps = range(1, TOY_SWEEPS + 1)  # the first is ADF
     ep = [GaussianEP(max_iter=sweep, tol=0.0).fit(TOY_X, TOY_Y, "step").mean for sweep in sweeps]

@@ -142,70 +142,47 @@ MOST_SWEEPS = {"laplace": 100}
 WOPT_ITERATIONS = 10
 
 
-class Recipe(NamedTuple):
-    """How a method is run: its options, the stream of the priors, what one step counts for, and the steps."""
-
-    options: Any
-    stream: str
-    stride: int
-    steps: int
-
-
-def recipe_of(method: str, data: str, schedule: str | None, sweeps: int) -> Recipe:
-    """The published settings where there are any, otherwise the method's own."""
+def recipe_of(method: str, data: str, schedule: str | None, sweeps: int) -> tuple[Any, str, int, int]:
+    """Options, stream of the priors, what a step counts for, and the steps: as published, or the method's own."""
     sweeps = min(sweeps, MOST_SWEEPS.get(method, sweeps))
     if method == "cep":
         schedule = schedule or "parallel"
         first: dict[str, Any] = {"message_precision": 1e-6, "message_noise": (1e-3, 1e-3)}
         published = {"schedule": schedule, "positive": False, "noise_moments": "cavity", **first}
-        return Recipe(options_with("cep", damping=DAMPING[data, schedule], **published), "cep", 1, sweeps)
+        return options_with("cep", damping=DAMPING[data, schedule], **published), "cep", 1, sweeps
     if method == "wopt":
         options = options_with(method, iterations=min(sweeps, WOPT_ITERATIONS), ridge=0.0, least_gain=0.0)
-        return Recipe(options, "cep", options.iterations, sweeps // options.iterations)
+        return options, "cep", options.iterations, sweeps // options.iterations
     chain = {"max_iter": sweeps, "burn_in": sweeps // 5, "n_chains": 1}
     options = options_with(method, damping=DAMPING[data, "modewise"], **chain)
-    return Recipe(options, "vmp" if method == "vmp" else "cep", 1, sweeps)
+    return options, "vmp" if method == "vmp" else "cep", 1, sweeps
 
 
-def likelihood_for(method: str, data: str) -> str | None:
-    """The first likelihood for these data that the method can use, or None."""
-    return next((name for name in CANDIDATES[data] if not METHODS[method].lacks(LIKELIHOODS[name])), None)
-
-
-class Setting(NamedTuple):
-    """One curve: data, method, its likelihood, schedule (of cep), rank."""
-
-    data: str
-    method: str
-    likelihood: str
-    schedule: str | None
-    rank: int
-
-
-def trajectory(setting: Setting, fold: int, sweeps: int, threads: int) -> list[Row]:
+def trajectory(
+    data: str, name: str, likelihood: str, schedule: str | None, rank: int, fold: int, sweeps: int, threads: int
+) -> list[Row]:
     """Rows of one fit: metrics after each reported sweep, and the median seconds of a sweep."""
-    data, name, likelihood, schedule, rank = setting
-    recipe, method = recipe_of(name, data, schedule, sweeps), METHODS[name]
-    loaded = load(data, fold, rank, likelihood, recipe.stream)
+    (options, stream, stride, steps), method = recipe_of(name, data, schedule, sweeps), METHODS[name]
+    loaded = load(data, fold, rank, likelihood, stream)
     found: list[tuple[int, dict[str, float]]] = []
     problems = {"skipped": 0, "shrunk": 0}
 
     def score(step: int, info: Sweep, state: Any) -> None:
         problems["skipped"] += info.skipped
         problems["shrunk"] += info.shrunk
-        if step == recipe.steps or step * recipe.stride in REPORTED_SWEEPS:
+        if step == steps or step * stride in REPORTED_SWEEPS:
             found.append((step, scores(loaded, method.finish(state, loaded.problem))))
 
-    how: dict[str, Any] = {"max_iter": recipe.steps, "tol": 0.0, "n_threads": threads, "callbacks": [score]}
-    seconds = run(method, loaded.problem, recipe.options, **how).trace["seconds"]
+    how: dict[str, Any] = {"max_iter": steps, "tol": 0.0, "n_threads": threads, "callbacks": [score]}
+    seconds = run(method, loaded.problem, options, **how).trace["seconds"]
     about = {"data": data, "fold": fold, "rank": rank, "method": name, "likelihood": likelihood, "schedule": schedule}
     rows = [
-        row(metric, value, **about, sweep=step * recipe.stride, seconds=float(seconds[:step].sum()))
+        row(metric, value, **about, sweep=step * stride, seconds=float(seconds[:step].sum()))
         for step, metrics in found
         for metric, value in metrics.items()
     ]
-    timed = seconds if recipe.stride == 1 else seconds[:10]  # a search that has ended makes no more iterations
-    rows.append(row("seconds_per_sweep", float(np.median(timed)) / recipe.stride, **about))
+    timed = seconds if stride == 1 else seconds[:10]  # a search that has ended makes no more iterations
+    rows.append(row("seconds_per_sweep", float(np.median(timed)) / stride, **about))
     rows += [row(f"{name}_updates", count, **about) for name, count in problems.items()]
     return rows
 
@@ -223,15 +200,6 @@ def means(rows: Sequence[Row]) -> list[Row]:
     return result
 
 
-def settings(options: Any) -> list[Setting]:
-    return [
-        Setting(data, name, likelihood, schedule, rank)
-        for data, name in product(options.data, options.methods)
-        if (likelihood := likelihood_for(name, data)) is not None
-        for schedule, rank in product(options.schedules if name == "cep" else [None], options.ranks)
-    ]
-
-
 def main(arguments: list[str] | None = None) -> None:
     usual = {"data": "alog,enron", "folds": "1,2,3,4,5", "ranks": "3,5,8,10", "methods": ",".join(METHODS)}
     args_of = parser(__doc__, **usual, sweeps=500, threads="1")
@@ -240,11 +208,15 @@ def main(arguments: list[str] | None = None) -> None:
     args = args_of.parse_args(arguments)
     check_words(args_of, args, data=SHAPES, methods=METHODS)
     rows: list[Row] = []
-    for setting in settings(args):
-        for fold in args.folds:
-            rows += trajectory(setting, fold, args.sweeps, args.threads[0])
+    for data, name in product(args.data, args.methods):
+        likelihoods = [known for known in CANDIDATES[data] if not METHODS[name].lacks(LIKELIHOODS[known])]
+        schedules = (args.schedules if name == "cep" else [None]) if likelihoods else []
+        for schedule, rank, fold in product(schedules, args.ranks, args.folds):
+            setting = (data, name, likelihoods[0], schedule, rank, fold)
+            rows += trajectory(*setting, args.sweeps, args.threads[0])
             last = [item for item in rows if item["metric"] in ("rmse", "auc")][-1]
-            say(f"{setting} fold {fold}: {last['metric']} {last['value']:.4f} after {last['sweep']} sweeps")
+            about = " ".join(str(word) for word in setting if word is not None)
+            say(f"{about}: {last['metric']} {last['value']:.4f} after {last['sweep']} sweeps")
     report([*rows, *means(rows)], args.json)
 
 

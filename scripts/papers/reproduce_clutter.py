@@ -252,10 +252,6 @@ def best_seconds(method: str, y: np.ndarray, options: Any) -> float:
     return min(seconds)
 
 
-def errors(path: list[Estimate], truth: Estimate, part: str) -> np.ndarray:
-    return np.array([abs(getattr(found, part) - getattr(truth, part)) for found in path])
-
-
 def measure(name: str, y: np.ndarray, options: Any) -> list[Row]:
     """Rows of one data set: every method at its end, and its errors along the way."""
     truth = exact(y)
@@ -271,7 +267,7 @@ def measure(name: str, y: np.ndarray, options: Any) -> list[Row]:
         rows.append(row("log_evidence", end.log_evidence, seconds=best_seconds(method, y, options), **setting))
         rows += [row("mean", end.mean, **setting), row("var", end.var, **setting), row("flops", end.flops, **setting)]
         for part in ("log_evidence", "mean"):
-            found = errors(path, truth, part)
+            found = np.array([abs(getattr(step, part) - getattr(truth, part)) for step in path])
             rows.append(row(f"error_{part}", found[-1], **setting))
             early = found[[estimate.flops <= cost for estimate in path]]
             if method != "ep":

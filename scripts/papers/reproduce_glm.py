@@ -162,18 +162,18 @@ def test_scores(problem: GLMProblem, posterior: GLMPosterior, points: datasets.P
     return {"loglik": float(log_p.mean()), "auc": auc(points.y, f)}
 
 
-def lost_part(trace: dict[str, np.ndarray]) -> float | None:
-    """What part of the messages of a sampled run had collapsed at its end; None for other methods."""
-    return float(trace["lost"]) if "lost" in trace else None
+def end_of(found: Run) -> dict[str, Any]:
+    """Whether a run converged, and what part of a sampled run's messages had collapsed at its end."""
+    lost = float(found.trace["lost"]) if "lost" in found.trace else None
+    return {"sweep": found.n_iter, "converged": int(found.converged), "lost": lost}
 
 
 def table_rows(data: str, link: str, fold: int, method: str, setting: str, effort: Effort) -> list[Row]:
     points = datasets.load_uci(data, link, fold)
     begin = time.perf_counter()
     problem, found = fit_table(points.train, data, link, method, setting, effort)
-    about = {"data": data, "link": link, "fold": fold, "method": method, "setting": setting, "sweep": found.n_iter}
-    about |= {"seconds": time.perf_counter() - begin, "converged": int(found.converged)}
-    about |= {"lost": lost_part(found.trace)}
+    about = {"data": data, "link": link, "fold": fold, "method": method, "setting": setting}
+    about |= {"seconds": time.perf_counter() - begin, **end_of(found)}
     scores = test_scores(problem, found.posterior, points.test)
     return [row(metric, value, **about) for metric, value in scores.items()]
 
@@ -245,8 +245,7 @@ def simulation_rows(name: str, method: str, setting: str, effort: Effort) -> lis
     wall = time.perf_counter() - begin
     posterior = result.posterior
     kl = divergence(found, posterior.mean, posterior.cov)
-    about |= {"sweep": result.n_iter, "seconds": float(steps.sum() if len(steps) else wall), "wall": wall}
-    about |= {"converged": int(result.converged), "lost": lost_part(result.trace)}
+    about |= {"seconds": float(steps.sum() if len(steps) else wall), "wall": wall, **end_of(result)}
     rows = [row("kl", kl, **about), row("kl_without_shift", divergence(found, found.mean, posterior.cov), **about)]
     if posterior.cov.ndim == 2:
         rows.append(row("kl_of_precisions", of_precisions(found, posterior.mean, posterior.cov), **about))

@@ -70,20 +70,6 @@ def simulate(name: str, shape: tuple[int, int], K: int, seed: int) -> Simulated:
     return Simulated(rng.poisson(noisy).astype(float), rate, likelihood)
 
 
-def link_of(data: Simulated, method: str) -> Link:
-    """How a method models the data."""
-    augmentation = METHODS[method][0]
-    if method == "gaussian":
-        likelihood = "gaussian"
-    elif data.likelihood == "bernoulli":
-        likelihood = "bernoulli"
-    else:  # Boehning's bound is for Poisson counts, the Polya-Gamma variables for negative-binomial ones
-        likelihood = "poisson" if method == "boehning" else "negbinomial"
-    groups = "column" if likelihood == "negbinomial" else "all"
-    matrix = Matrix(DenseCells(data.x.shape), data.x)
-    return Link(matrix, 0, 1, likelihood, augmentation, "none", groups)
-
-
 def expected_cells(link: Link, state: Any) -> np.ndarray:
     """What a state expects of every cell; a Gaussian model's values are cut to what is possible."""
     sites = state.sites[0]
@@ -143,11 +129,13 @@ def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> l
     shape = options.shape or ((1000, 100) if DATA[name][0] == "bernoulli" else (500, 50))
     K = options.true_rank
     data = simulate(name, shape, K, seed)
-    link = link_of(data, method)
-    _, settings = METHODS[method]
-    sweeps = options.sweeps
-    if method.endswith("-gibbs") and options.gibbs_sweeps:
-        sweeps = options.gibbs_sweeps
+    augmentation, settings = METHODS[method]
+    likelihood = "gaussian" if method == "gaussian" else data.likelihood
+    if likelihood in ("poisson", "negbinomial"):  # Boehning's bound is for the first, Polya-Gamma variables the second
+        likelihood = "poisson" if method == "boehning" else "negbinomial"
+    matrix, groups = Matrix(DenseCells(data.x.shape), data.x), "column" if likelihood == "negbinomial" else "all"
+    link = Link(matrix, 0, 1, likelihood, augmentation, "none", groups)
+    sweeps = (options.gibbs_sweeps if method.endswith("-gibbs") else None) or options.sweeps
     points = {int(n) for n in np.geomspace(1, sweeps, options.points).round()}
     rng = np.random.default_rng(1000 + seed)
     problem, _ = build_problem([link], 3 * K // 2, [False, True], Priors(), rng, "random")

@@ -13,20 +13,20 @@ import pandas as pd
 
 import tensorcep as tc
 from tensorcep import metrics, plots
-from tensorcep.cli.cells import QueriedCells, cells_of_words, has_words, read_data, read_queries, tensors_of_words
+from tensorcep.cli.cells import QueriedCells, cells_of_words, has_words, read_data, read_queries
 from tensorcep.cli.fit import estimator_of
-from tensorcep.cli.options import check_output, figure_module, output, save_figure, shows_progress
+from tensorcep.cli.options import check_figure, check_output, output, save_figure, shows_progress
 from tensorcep.cli.predict import load_model
 from tensorcep.core.checks import check_int, fail_value
-from tensorcep.cp.targets.labels import coded
+from tensorcep.cp.targets.labels import coded, two_classes
+from tensorcep.cp.targets.levels import classes_of
+from tensorcep.likelihoods import words_of
 
 LEVELS = tuple(k / 20 for k in range(1, 20))
 
 
 def run_evaluate(args: argparse.Namespace) -> None:
-    if args.figure is not None:
-        check_output(args.figure, args.model, args.data)
-        figure_module()
+    check_figure(args.figure, args.model, args.data)
     model = load_model(args.model, matrices=False)
     kind = model.parts_[0].kind
     if args.figure is not None and not (kind in ("labels", "levels") or model.has_uncertainty()):
@@ -36,8 +36,16 @@ def run_evaluate(args: argparse.Namespace) -> None:
     cells = read_queries(args.data, args, model, with_values=True)
     if kind == "labels":
         cells = cells._replace(y=coded(cells.y, model.classes_.tolist()))
-    if args.figure is not None:
-        save_figure(args.figure, *_drawings(model, cells))
+    if args.figure is not None and kind == "labels":
+        p = model.predict_proba(cells.X)[:, 1]
+        save_figure(args.figure, lambda ax: plots.plot_reliability(cells.y, p, ax=ax))
+    elif args.figure is not None:
+        intervals = {level: model.predict_interval(cells.X, level, **cells.extent) for level in LEVELS}
+        panels: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(cells.y, intervals, ax=ax)]
+        if kind == "values":
+            drawn = {"mean": model.predict(cells.X), "coverage": 0.9, "intervals": intervals[0.9]}
+            panels.insert(0, lambda ax: plots.plot_predictions(cells.y, **drawn, ax=ax))
+        save_figure(args.figure, *panels)
     results = {"entries": len(cells.columns), **scores(model, cells)}
     if args.json:
         print(json.dumps({name: value if math.isfinite(value) else None for name, value in results.items()}))
@@ -45,20 +53,6 @@ def run_evaluate(args: argparse.Namespace) -> None:
     width = max(map(len, results))
     for name, value in results.items():
         print(f"{name:{width}}  {value if isinstance(value, int) else f'{value:.4f}'}")
-
-
-def _drawings(model: Any, cells: QueriedCells) -> list[Callable[[Any], Any]]:
-    """What shows the uncertainty of the model's kind of data, each on axes that it gets."""
-    X, y, kind = cells.X, cells.y, model.parts_[0].kind
-    if kind == "labels":
-        p = model.predict_proba(X)[:, 1]
-        return [lambda ax: plots.plot_reliability(y, p, ax=ax)]
-    intervals = {level: model.predict_interval(X, level, **cells.extent) for level in LEVELS}
-    panels: list[Callable[[Any], Any]] = [lambda ax: plots.plot_coverage(y, intervals, ax=ax)]
-    if kind == "values":
-        mean = model.predict(X)
-        panels.insert(0, lambda ax: plots.plot_predictions(y, mean, coverage=0.9, intervals=intervals[0.9], ax=ax))
-    return panels
 
 
 def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
@@ -86,12 +80,14 @@ def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
 
 
 def run_compare(args: argparse.Namespace) -> None:
-    for path in (args.output, args.figure):
-        check_output(path, args.train, args.test)
-    if args.figure is not None:
-        figure_module()
-    model, paths = estimator_of(args), (args.train, args.test)
-    train, test = tensors_of_words(paths, args) or [read_data(path, args) for path in paths]
+    check_output(args.output, args.train, args.test)
+    check_figure(args.figure, args.train, args.test)
+    model, words = estimator_of(args), cells_of_words(args.train, args)
+    if words is None:
+        train, test = (read_data(path, args) for path in (args.train, args.test))
+    else:  # both as numbers of the words of the first
+        classes = (classes_of if args.likelihood in words_of("levels") else two_classes)(words[2])
+        train, test = (each[0] for each in (words, cells_of_words(args.test, args, classes)) if each is not None)
     table = tc.compare(train, test, args.methods, estimator=model)
     _print(table, table, args.output)
     if args.figure is not None:

@@ -14,20 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.cli.options import EXTENTS, STDOUT, is_given, mode_in, option_of, output
-from tensorcep.core.checks import (
-    check_choice,
-    check_columns,
-    check_file,
-    check_int,
-    check_mode_count,
-    fail_value,
-    optional_module,
-)
+from tensorcep.cli.options import EXTENTS, STDOUT, is_given, option_of, output
+from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
-from tensorcep.cp.targets.labels import two_classes
-from tensorcep.cp.targets.levels import classes_of
 from tensorcep.entries.io.chunks import files_of
 from tensorcep.entries.io.files import (
     columns_of,
@@ -250,16 +240,6 @@ def cells_of_words(
     return tensor, tensor.to_pandas(value=value)[modes], y if args.levels else y.astype(object)
 
 
-def tensors_of_words(paths: Sequence[str], args: argparse.Namespace) -> list[SparseTensor] | None:
-    """The cells of several files as tensors of the numbers of the first one's words; None where it has numbers."""
-    first = cells_of_words(paths[0], args)
-    if first is None:
-        return None
-    classes = (classes_of if args.likelihood in words_of("levels") else two_classes)(first[2])
-    others = [cells_of_words(path, args, classes) for path in paths[1:]]
-    return [cells[0] for cells in (first, *others) if cells is not None]
-
-
 def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], Any] | None:
     """The modes and the value of a table, if this is of words, as far as its first lines tell."""
     how = reading_of(args)
@@ -269,8 +249,9 @@ def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], An
     if names is None:
         return None
     modes, value = chosen_columns(path, names, how)
-    text = (cell for cell in next(read_tables(path, how, lines=LOOKED_AT))[value] if isinstance(cell, str))
-    is_word = any(number_in(cell) is None and number_in(cell, ",") is None for cell in text if cell not in MISSING)
+    column = next(read_tables(path, how, lines=LOOKED_AT))[value]
+    text = (cell for cell in column if isinstance(cell, str) and cell not in MISSING)
+    is_word = any(number_in(cell) is None and number_in(cell, ",") is None for cell in text)
     return (modes, value) if is_word else None
 
 
@@ -280,24 +261,19 @@ def has_words(model: Any) -> bool:
 
 
 def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
-    """The matrix that a file holds: as entries of rows, columns and values, or as it is."""
+    """The matrix that a file holds: as entries of rows, columns and values, or as a line per row and a column each.
+
+    The first column of such a table holds labels of the rows where it has no name, or text.
+    """
     wide = args.wide
     if wide is None and args.modes is None and args.value is None and not args.count:
         names = columns_of(path, reading_of(args))
         wide = names is not None and len(names) != 3
-    if wide:
-        return _wide_matrix(path, args)
-    tensor = read_data(path, args, progress)
-    if tensor.order != 2:
-        fail_value(f"'{path}' must hold rows, columns and values to be a matrix; it has {tensor.order} modes.")
-    return tensor
-
-
-def _wide_matrix(path: str, args: argparse.Namespace) -> SparseTensor:
-    """The matrix of a table with a line per row and a column per variable.
-
-    The first column holds labels of the rows where it has no name, or text.
-    """
+    if not wide:
+        tensor = read_data(path, args, progress)
+        if tensor.order != 2:
+            fail_value(f"'{path}' must hold rows, columns and values to be a matrix; it has {tensor.order} modes.")
+        return tensor
     kind = format_of(check_file(path), args.format)
     if kind not in TABLES or args.modes is not None or args.value is not None:
         text = f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value"
@@ -331,59 +307,37 @@ def typed(column: pd.Series) -> pd.Series:
     return numbers if (numbers.notna() | known.isna()).all() else known
 
 
-def matrix_of_fit(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
-    """Entries of a file as cells of a matrix of the fit, without those of rows and columns that it does not know."""
+def matrix_of(path: str, args: argparse.Namespace, part: Part, new_rows: bool = False) -> SparseTensor:
+    """Entries of a file as cells of a matrix of the fit that it knows; or of new rows, whose columns it must know."""
     tensor = matrix_in(path, args)
-    coords = tensor.coords.copy()
-    for k, known in enumerate(part.labels):
-        _match(path, tensor, coords, k, known, "modes", unknown="ignore")
-    shape = tuple(int(n) for n in part.shape)
+    coords, (rows, columns) = tensor.coords.copy(), part.labels
+    shape = (tensor.shape[0] if new_rows else int(part.shape[0]), int(part.shape[1]))
+    for k in (1,) if new_rows else (0, 1):
+        known, labels = part.labels[k], tensor.labels[k]
+        if (known is None) != (labels is None):
+            what = f"the {'columns' if new_rows else 'modes'} of '{path}'"
+            fail_value(f"{what} must be {'labels' if labels is None else 'indices'}, as in the fit.")
+        if known is not None and labels is not None:  # numbers as the fit has them
+            found = known.rows(labels.index) if new_rows else known.rows(labels.index, unknown="ignore")
+            coords[:, k] = found[coords[:, k]]
     inside = ((coords >= 0) & (coords < shape)).all(axis=1)
-    return SparseTensor(coords[inside], tensor.values[inside], shape, part.labels)
+    if new_rows and not inside.all():
+        fail_value(f"'{path}' must have columns up to {shape[1]}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
+    return SparseTensor(coords[inside], tensor.values[inside], shape, (tensor.labels[0] if new_rows else rows, columns))
 
 
-def new_matrix(path: str, args: argparse.Namespace, part: Part) -> SparseTensor:
-    """New rows of a matrix from a file, with the model's columns."""
-    tensor = matrix_in(path, args)
-    known, coords, width = part.labels[1], tensor.coords.copy(), part.shape[1]
-    _match(path, tensor, coords, 1, known, "columns")
-    if (coords[:, 1] >= width).any():
-        fail_value(f"'{path}' must have columns up to {width}, as in the fit; got {int(np.max(coords[:, 1])) + 1}.")
-    return SparseTensor(coords, tensor.values, (tensor.shape[0], width), (tensor.labels[0], known))
-
-
-def _match(path: str, tensor: SparseTensor, coords: np.ndarray, k: int, known: Any, what: str, **how: Any) -> None:
-    """Number the rows of a mode as the fit did, in the coordinates."""
-    labels = tensor.labels[k]
-    if (known is None) != (labels is None):
-        fail_value(f"the {what} of '{path}' must be {'labels' if labels is None else 'indices'}, as in the fit.")
-    if known is not None and labels is not None:
-        coords[:, k] = known.rows(labels.index, **how)[coords[:, k]]
-
-
-def position_of_matrix(args: argparse.Namespace, model: Any) -> int:
-    """The number of the matrix that --matrix names, the first by default."""
-    names, given = model.matrix_names_, 0 if args.matrix is None else mode_in(args.matrix)
-    position = names.index(check_choice("matrix", given, names)) if isinstance(given, str) else given
-    return check_int("matrix", position, 0, len(names) - 1)
-
-
-# Cells to predict, with or without values, matched to the rows that a model knows.
-#
-# Unlike `read_tensor` this takes files without a value column, keeps repeated cells and the order of the lines, and
-# reads a mode column as the model has it: its labels where the model knows labels, indices where it does not.
+# Cells to predict, with or without values, matched to the rows that a model knows. Unlike `read_tensor` this takes
+# files without a value column, keeps repeated cells and the order of the lines, and reads a mode column as the model
+# has it: its labels where the model knows labels, indices where it does not.
 
 
 class QueriedCells(NamedTuple):
-    """Cells to predict: coordinates or a DataFrame of labels X, values y or None, and the file's columns of the modes.
+    """Cells to predict, as the methods of a model take them."""
 
-    `extent` holds exposures or numbers of trials, as `predict` takes them.
-    """
-
-    X: Any
-    y: Any
-    columns: pd.DataFrame
-    extent: dict[str, Any]
+    X: Any  # coordinates, or a DataFrame of labels
+    y: Any  # values, or None
+    columns: pd.DataFrame  # of the modes, as the file has them
+    extent: dict[str, Any]  # exposures or numbers of trials
 
     def named(self) -> pd.DataFrame:
         """The mode columns with names for results."""
@@ -409,13 +363,14 @@ def _read_pieces(
     path: str, args: argparse.Namespace, model: Any, with_values: bool, lines: int | None
 ) -> Iterator[QueriedCells]:
     """The cells of a file, so many lines at a time; None: all."""
-    labelled, extents = _labelled_modes(args, model), given_extents(args)
+    labelled, extents = [labels is not None for labels in model.labels_], given_extents(args)
+    if args.labels and not any(labelled):
+        fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
+    labelled = [False] * len(labelled) if args.labels is False else labelled
     kind = format_of(check_file(path), args.format)
     if kind in ("tns", "mtx") and any(labelled):
-        fail_value(
-            f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file, or "
-            "--no-labels if the indices are the model's row numbers."
-        )
+        what = f"'{path}' holds indices, but the model knows its rows by labels; give a csv, parquet or npz file"
+        fail_value(f"{what}, or --no-labels if the indices are the model's row numbers.")
     if kind not in TABLES and extents:
         fail_value(f"{option_of(next(iter(extents)))} names a column, which '{path}' has none of; give a csv file.")
     if kind == "npz":
@@ -452,14 +407,6 @@ def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
             writer.write_table(arrow.Table.from_pandas(table, schema=first.schema, preserve_index=False))
 
 
-def _labelled_modes(args: argparse.Namespace, model: Any) -> list[bool]:
-    """Of each mode whether the file has its labels."""
-    labelled = [labels is not None for labels in model.labels_]
-    if args.labels and not any(labelled):
-        fail_value("the model was fitted to indices and knows no labels; leave out --labels.")
-    return [False] * len(labelled) if args.labels is False else labelled
-
-
 def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
     tensor = read_tensor(path, format="npz")
     check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
@@ -472,10 +419,8 @@ def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bo
         if by_label and labels is None:
             fail_value(f"mode {k} of '{path}' has no labels, but the model knows its rows by labels; add them.")
         if labels is not None and not by_label and args.labels is not False:
-            fail_value(
-                f"mode {k} of '{path}' has labels, but the model was fitted to indices; give --no-labels if the rows "
-                "of both are in the same order."
-            )
+            what = f"mode {k} of '{path}' has labels, but the model was fitted to indices"
+            fail_value(f"{what}; give --no-labels if the rows of both are in the same order.")
         if not by_label:
             columns.isetitem(chosen.index(k), tensor.coords[:, k] + args.index_base)
     return columns, tensor.values
@@ -515,20 +460,16 @@ def _chosen_columns(
         modes = list(known)
     elif modes is None and None not in known and args.header and args.labels is not False:
         columns, wanted = (", ".join(map(str, listed)) for listed in (names, known))
-        fail_value(
-            f"the columns {columns} of '{path}' are not the modes {wanted} of the model; rename them, or say with "
-            "--modes which they are."
-        )
+        what = f"the columns {columns} of '{path}' are not the modes {wanted} of the model"
+        fail_value(f"{what}; rename them, or say with --modes which they are.")
     if modes is None:
         modes = [name for name in names if name != value]
         if value is None and len(modes) == order + 1:
             modes = modes[:-1]
     check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
     if len(modes) != order:  # as --modes has it
-        fail_value(
-            f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}; got the "
-            f"columns {', '.join(map(str, names))}; name them with --modes."
-        )
+        what = f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}"
+        fail_value(f"{what}; got the columns {', '.join(map(str, names))}; name them with --modes.")
     if not with_values:
         return modes, None
     rest = [name for name in names if name not in modes]
@@ -545,9 +486,8 @@ def _finite(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
     if not np.isfinite(numbers).all():
         n = int(np.argmin(np.isfinite(numbers)))
         where, hint = f"column {column.name!r} of '{path}'", comma_hint(column.iloc[n], decimal)
-        fail_value(
-            f"{where} must hold finite numbers; got {column.iloc[n]!r} in row {column.index[n] + 1}; mend it{hint}."
-        )
+        got = f"{column.iloc[n]!r} in row {column.index[n] + 1}"
+        fail_value(f"{where} must hold finite numbers; got {got}; mend it{hint}.")
     return numbers
 
 
@@ -575,10 +515,9 @@ def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
     bad = (numbers != np.floor(numbers)) | (numbers < base)
     if bad.any():
         n = int(np.argmax(bad))
-        fail_value(
-            f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r} in "
-            f"row {column.index[n] + 1}{'; give --index-base 0 if it counts from 0' if numbers[n] == 0 else ''}."
-        )
+        what = f"column {column.name!r} of '{path}' must hold indices that count from {base}; got {column.iloc[n]!r}"
+        hint = "; give --index-base 0 if it counts from 0" if numbers[n] == 0 else ""
+        fail_value(f"{what} in row {column.index[n] + 1}{hint}.")
     return numbers.astype(np.int64) - base
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 import tensorcep as tc
-from tensorcep.cli.cells import changed, matrix_of_fit, read_data, reading_of, value_column, with_zeros
+from tensorcep.cli.cells import changed, matrix_of, read_data, reading_of, value_column, with_zeros
 from tensorcep.cli.fit import fit_line, health_lines, method_line, noise_lines
-from tensorcep.cli.options import check_output, figure_module, mode_in, output, say, show, shows_progress
+from tensorcep.cli.options import check_figure, check_output, mode_in, output, say, show, shows_progress
 from tensorcep.cli.predict import is_of_matrices, load_model
-from tensorcep.core.checks import check_choice, check_columns, check_fraction, check_int, fail_value, printable
+from tensorcep.core.checks import check_choice, check_columns, check_fraction, check_int, fail_value
 from tensorcep.core.persist.archive import archive_kind
 from tensorcep.entries.io.files import escaped, read_table, separator_of, text_file
 from tensorcep.entries.io.schema import format_of
@@ -22,8 +22,7 @@ from tensorcep.entries.splitting import held_out, way_of
 
 def run_info(args: argparse.Namespace) -> None:
     if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
-        model = load_model(args.file)
-        show(str(model.summary()) if is_of_matrices(model) else _describe_model(model))
+        show(_describe_model(load_model(args.file)))
         return
     tensor, name = read_data(args.file, args), value_column(args.file, args)
     show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
@@ -31,6 +30,8 @@ def run_info(args: argparse.Namespace) -> None:
 
 def _describe_model(model: Any) -> str:
     """A few lines about a fitted model."""
+    if is_of_matrices(model):
+        return str(model.summary())
     sizes = " x ".join(map(str, model.shape_))
     named = [f"mode {k}" if one.name is None else str(one.name) for k, one in enumerate(model.labels_) if one]
     seconds = model.trace_.get("seconds")  # those of a stream are not kept
@@ -40,9 +41,8 @@ def _describe_model(model: Any) -> str:
         f"method      {method_line(model)}",
         f"fit         {fit_line(model)}" + ("" if seconds is None else f", {seconds.sum():.2g} s in sweeps"),
     ]
-    lines += [*noise_lines(model), *health_lines(model)]
-    lines.append(f"settings    method {model.method}, tol {model.tol:g}")
-    return printable("\n".join(lines))
+    lines += [*noise_lines(model), *health_lines(model), f"settings    method {model.method}, tol {model.tol:g}"]
+    return "\n".join(lines)
 
 
 def run_convert(args: argparse.Namespace) -> None:
@@ -68,8 +68,8 @@ def run_split(args: argparse.Namespace) -> None:
     table = _lines_of(args)
     # Lines are not merged: what is bought again later is held out, too.
     again = table is not None and args.by != "entry" and not args.count
-    how = changed(args, duplicates="last" if again else args.duplicates)
-    tensor = read_data(args.data, how, shows_progress(args))
+    merged = changed(args, duplicates="last" if again else args.duplicates)
+    tensor = read_data(args.data, merged, shows_progress(args))
     if tensor.nnz < 2:
         fail_value(f"'{args.data}' must hold at least two entries to be split; got {tensor.nnz}.")
     if table is not None and args.by == "entry" and len(table) != tensor.nnz:
@@ -85,8 +85,14 @@ def run_split(args: argparse.Namespace) -> None:
     n = tensor.nnz if table is None else len(table)
     parts = held_out(way_of(args.by, args.mode, args.times, column_of), n, args.test_size, args.seed)
     for path, rows in zip((args.train, args.test), parts, strict=True):
-        if table is not None:
-            _write_lines(path, table.iloc[rows], args)
+        if table is not None and format_of(path, args.format) == "parquet":
+            with output(path) as handle:
+                table.iloc[rows].to_parquet(handle, index=False)
+        elif table is not None:
+            how = {"sep": separator_of(args.data, reading_of(args)), "header": args.header, "lineterminator": "\n"}
+            lines = escaped(table.iloc[rows]) if args.safe_csv else table.iloc[rows]
+            with text_file(path) as text:
+                lines.to_csv(text, index=False, **how)
         else:
             value = args.value if args.header and args.value is not None else "count" if args.count else "y"
             part = tensor.select(rows)
@@ -104,75 +110,60 @@ def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
     return read_table(args.data, reading_of(args)) if kinds in ({"csv"}, {"parquet"}) else None
 
 
-def _write_lines(path: str, table: pd.DataFrame, args: argparse.Namespace) -> None:
-    """Write lines of a table as they were read."""
-    if format_of(path, args.format) == "parquet":
-        with output(path) as handle:
-            table.to_parquet(handle, index=False)
-        return
-    separator = separator_of(args.data, reading_of(args))
-    with text_file(path) as handle:
-        shown = escaped(table) if args.safe_csv else table
-        shown.to_csv(handle, sep=separator, index=False, header=args.header, lineterminator="\n")
-
-
 def run_datasets(args: argparse.Namespace) -> None:
-    if args.name is None:
+    name, sets = args.name, tc.datasets
+    whole = {"covid19_serology": sets.load_covid19_serology, "il2": sets.load_il2}
+    in_folds = {"alog": sets.load_alog, "enron": sets.load_enron}
+    if name is None:
         if args.output or args.part or args.fold:
             fail_value("--output, --part and --fold need the NAME of a data set; give one.")
-        for item in tc.datasets.available():
+        for item in sets.available():
             there = f"{item.size / 1e6:.1f} MB, {'fetched' if item.cached else 'to download'}"
-            print(f"{item.name:17} {there if item.size else 'with TensorLy':21} {item.description}")
+            there = there if item.size else "with TensorLy" if item.name in whole else "in the package"
+            print(f"{item.name:17} {there:21} {item.description}")
         return
-    check_choice("NAME", args.name, tc.datasets.CATALOGUE)
-    if (args.part or args.fold) and (args.output is None or args.name not in {"alog", "enron", "dblp"}):
+    check_choice("NAME", name, sets.CATALOGUE)
+    if (args.part or args.fold) and (args.output is None or name not in (*in_folds, "dblp")):
         fail_value("--part and --fold have a meaning only with --output, for alog, enron and dblp; leave them out.")
-    if args.output is not None:
-        check_output(args.output)
-        tensor = _load_part(args.name, args.part or "train", 1 if args.fold is None else args.fold)
-        tc.write_tensor(tensor, args.output, safe_csv=args.safe_csv)
-        show(f"{args.output}  {tensor!r}")
+    if args.output is None:
+        files = [file for file in sets.registry() if file.startswith(f"{name}/")]
+        if not files:
+            where = "ships with TensorLy" if name in whole else "is part of the package"
+            show(f"{name} {where}: nothing to download" + "; write it to a file with -o" * (name in whole))
+        for file in files:
+            show(str(sets.fetch(file)))
         return
-    files = [file for file in tc.datasets.registry() if file.startswith(f"{args.name}/")]
-    if not files:
-        show(f"{args.name} ships with TensorLy: nothing to download; write it to a file with -o")
-    for file in files:
-        show(str(tc.datasets.fetch(file)))
-
-
-def _load_part(name: str, part: str, fold: int) -> tc.SparseTensor:
-    """One tensor of a data set; `part` and `fold` are ignored where there is only one."""
-    if name in ("covid19_serology", "il2"):
-        return tc.datasets.load_il2() if name == "il2" else tc.datasets.load_covid19_serology()
-    if name == "dblp":
-        dblp = tc.datasets.load_dblp()
-        return dblp.train if part == "train" else dblp.tests[check_int("--fold", fold, 1, len(dblp.tests)) - 1]
-    check_int("--fold", fold, 1, tc.datasets.N_FOLDS)
-    halves = tc.datasets.load_alog(fold) if name == "alog" else tc.datasets.load_enron(fold)
-    return halves.train if part == "train" else halves.test
+    if name not in (*whole, *in_folds, "dblp"):
+        fail_value(f"--output is for tensors, and {name} has points; load it from Python, by tensorcep.datasets.")
+    check_output(args.output)
+    fold, of_test = 1 if args.fold is None else args.fold, args.part == "test"
+    if name in whole:
+        tensor = whole[name]()
+    elif name == "dblp":
+        dblp = sets.load_dblp()
+        tensor = dblp.tests[check_int("--fold", fold, 1, len(dblp.tests)) - 1] if of_test else dblp.train
+    else:
+        halves = in_folds[name](check_int("--fold", fold, 1, sets.N_FOLDS))
+        tensor = halves.test if of_test else halves.train
+    tc.write_tensor(tensor, args.output, safe_csv=args.safe_csv)
+    show(f"{args.output}  {tensor!r}")
 
 
 def run_report(args: argparse.Namespace) -> None:
-    check_output(args.output, args.model, *args.data)
-    figure_module()
+    check_figure(args.output, args.model, *args.data)
     model = load_model(args.model)
-    data = _data_of_report(model, args)
-    with output(args.output) as handle:
-        handle.write(tc.plots.report(model, data).encode("utf-8"))
-
-
-def _data_of_report(model: Any, args: argparse.Namespace) -> Any:
-    """The entries of --data, as the model has them; None without."""
     of_matrices = is_of_matrices(model)
     wanted = len(model.matrix_names_) if of_matrices else 1
     if len(args.data) not in (0, wanted):
         times = f"{wanted} time{'s' * (wanted > 1)}, one for each matrix"
         fail_value(f"--data must be given {times}; got {len(args.data)}.")
-    if not args.data:
-        return None
-    if not of_matrices:
-        return read_data(args.data[0], args)
-    return [matrix_of_fit(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
+    data: Any = None
+    if args.data and of_matrices:
+        data = [matrix_of(path, args, part) for path, part in zip(args.data, model.parts_, strict=True)]
+    elif args.data:
+        data = read_data(args.data[0], args)
+    with output(args.output) as handle:
+        handle.write(tc.plots.report(model, data).encode("utf-8"))
 
 
 def run_demo(args: argparse.Namespace) -> None:

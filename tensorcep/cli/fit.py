@@ -8,7 +8,7 @@ import importlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,7 +73,15 @@ def run_fit(args: argparse.Namespace) -> None:
     if args.model != "cp" or args.also:
         _fit_matrices(args)
         return
-    model = estimator_of(args, method=_method_of(args), verbose=shows_progress(args))
+    method, settings = args.method, {name: getattr(args, name) for name in options.MESSAGES if is_given(args, name)}
+    if settings:  # those of cep, if the method is left open
+        engine = SETTINGS["cep" if method == "auto" else check_choice("--method", method, ("auto", *SETTINGS))]
+        for name in settings:
+            if name not in engine().get_params():
+                takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
+                fail_value(f"--{name} is for --method {takers}; got {method}; leave it out.")
+        method = engine(**settings)
+    model = estimator_of(args, method=method, verbose=shows_progress(args))
     learned = []  # what workers read does not come here
     if has_workers(args):
         seconds = _fit_on_workers(args, model)
@@ -116,10 +124,9 @@ def _read(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
 
 def default_likelihood(tensor: Any) -> str:
     """The default, and a hint where the values look like something else; files of any size are not looked at."""
-    text = "gaussian (the default)"
-    if not hasattr(tensor, "values"):
+    text, y = "gaussian (the default)", getattr(tensor, "values", None)
+    if y is None:
         return text
-    y = tensor.values
     if ((y == 0) | (y == 1)).all():
         return f"{text}; every value is 0 or 1: for labels say --likelihood probit"
     if ((y >= 0) & (y == y.round())).all():
@@ -154,10 +161,8 @@ def _check_place(args: argparse.Namespace) -> None:
             what = f"{option_of(name)} is for one file that is read whole"
             fail_value(f"{what}; leave it out, or --scratch and --memory.")
     if args.duplicates != "error":
-        fail_value(
-            f"--duplicates {args.duplicates} is for one file that is read whole; got --scratch, --memory or several "
-            "files; merge the cells before."
-        )
+        what = f"--duplicates {args.duplicates} is for one file that is read whole"
+        fail_value(f"{what}; got --scratch, --memory or several files; merge the cells before.")
 
 
 def has_workers(args: argparse.Namespace) -> bool:
@@ -235,19 +240,6 @@ def estimator_of(args: argparse.Namespace, **params: Any) -> Any:
     return model
 
 
-def _method_of(args: argparse.Namespace) -> Any:
-    """The method, with the settings that are asked for; cep has them if it is left open."""
-    settings = {name: getattr(args, name) for name in options.MESSAGES if is_given(args, name)}
-    if not settings:
-        return args.method
-    engine = SETTINGS["cep" if args.method == "auto" else check_choice("--method", args.method, ("auto", *SETTINGS))]
-    for name in settings:
-        if name not in engine().get_params():
-            takers = " or ".join(taker for taker, record in SETTINGS.items() if name in record().get_params())
-            fail_value(f"--{name} is for --method {takers}; got {args.method}; leave it out.")
-    return engine(**settings)
-
-
 def knowledge_of(args: argparse.Namespace) -> Any:
     """The parameter `prior`: a word, or what the options know of modes."""
     pairs = [(option, text) for option in KNOWLEDGE for text in getattr(args, option)]
@@ -297,7 +289,15 @@ def _from_file(option: str, mode: int | str, path: str, args: argparse.Namespace
     if format_of(check_file(path), None) not in cells.TABLES:
         fail_value(f"--{option} reads csv and parquet files; got '{path}'; convert it.")
     table = read_table(path, Schema())
-    base = None if _is_labelled(mode, args) else int(args.index_base)
+    # Whether the mode's rows have labels, which only a tensor in an npz file says by itself.
+    data = getattr(args, "data", None) or args.train
+    first = data if isinstance(data, str) else data[0]
+    kind = args.format or "csv" if first == STDOUT else format_of(files_of(first)[0], args.format)
+    labelled = kind != "tns" and bool(args.header if args.labels is None else args.labels)
+    if kind == "npz":
+        labels = tc.read_tensor(first, format=kind).labels
+        labelled = labels[mode_of(labels, mode)] is not None
+    base = None if labelled else int(args.index_base)
     if option == "features":
         if table.shape[1] < 2 or not len(table):
             fail_value(f"--features needs lines of a row and its features; '{path}' has {table.shape[1]} columns.")
@@ -322,25 +322,6 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
     stays = isinstance(getattr(args, "data", None), list) or not pd.api.types.is_string_dtype(column.dtype)
     rows = np.asarray(column if stays else numbers_of(column))
     return rows if rows.dtype != object else np.where(rows == "", np.array(None), rows)
-
-
-def _is_labelled(mode: int | str, args: argparse.Namespace) -> bool:
-    """Whether the rows of a mode will have labels, which only a tensor in an npz file says by itself."""
-    data = getattr(args, "data", None) or args.train
-    first = data if isinstance(data, str) else data[0]
-    kind = args.format or "csv" if first == STDOUT else format_of(files_of(first)[0], args.format)
-    if kind == "npz":
-        labels = tc.read_tensor(first, format=kind).labels
-        return labels[mode_of(labels, mode)] is not None
-    return kind != "tns" and bool(args.header if args.labels is None else args.labels)
-
-
-class MatrixFile(NamedTuple):
-    """A file of one matrix: its name, its entries, and its likelihood as models of matrices call it."""
-
-    name: str
-    tensor: tc.SparseTensor
-    likelihood: str
 
 
 def words_of_matrices() -> dict[str, str]:
@@ -370,11 +351,23 @@ def _fit_matrices(args: argparse.Namespace) -> None:
     check_no_tensor(args)
     if is_given(args, "lower_limit") and not several:
         fail_value(f"--lower-limit is for --model cp, gfa and cmf; got {args.model}; leave it out.")
-    matrix_files = [_read_matrix(path, args, number) for number, path in enumerate([args.data, *args.also])]
+    known, names = words_of_matrices(), list[str]()
+    tensors, likelihoods = [], []
+    for path in (args.data, *args.also):
+        word, how = args.likelihood or "gaussian", args
+        if names:  # a file that --also names
+            before, _, named = path.rpartition("=")
+            path, word = (before, named) if named in known else (path, word)
+            how = cells.changed(args, modes=None, value=None, count=False, format=None)
+        if word not in known:
+            fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {word}.")
+        names.append(Path(path).name.partition(".")[0])
+        tensors.append(cells.matrix_in(path, how, shows_progress(args)))
+        likelihoods.append(known[word])
     if not args.quiet:
-        for one in matrix_files:
-            show(f"data        {one.name}: {cells.described(one.tensor)}, {one.likelihood}")
-    model, matrices = _model_of_matrices(args, matrix_files)
+        for name, tensor, likelihood in zip(names, tensors, likelihoods, strict=True):
+            show(f"data        {name}: {cells.described(tensor)}, {likelihood}")
+    model, matrices = _model_of_matrices(args, names, tensors, likelihoods)
     start = time.perf_counter()
     model.fit(matrices)
     seconds = time.perf_counter() - start
@@ -387,23 +380,11 @@ def _fit_matrices(args: argparse.Namespace) -> None:
         show(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
 
 
-def _read_matrix(path: str, args: argparse.Namespace, number: int) -> MatrixFile:
-    """The matrix of DATA (number 0), or of a file that --also names."""
-    word, words = args.likelihood or "gaussian", words_of_matrices()
-    if number:
-        before, _, named = path.rpartition("=")
-        path, word = (before, named) if named in words else (path, word)
-        args = cells.changed(args, modes=None, value=None, count=False, format=None)
-    if word not in words:
-        fail_value(f"--model {args.model} knows the likelihoods {', '.join(words)}; got {word}.")
-    tensor = cells.matrix_in(path, args, shows_progress(args))
-    return MatrixFile(Path(path).name.partition(".")[0], tensor, words[word])
-
-
-def _model_of_matrices(args: argparse.Namespace, files: list[MatrixFile]) -> tuple[Any, Any]:
+def _model_of_matrices(
+    args: argparse.Namespace, names: list[str], tensors: list[tc.SparseTensor], likelihoods: list[str]
+) -> tuple[Any, Any]:
     """The estimator, and what it is fitted to."""
-    how = {"method": args.method} if is_given(args, "method") else {}
-    names, tensors, likelihoods = zip(*files, strict=True)
+    how: dict[str, Any] = {"method": args.method} if is_given(args, "method") else {}
     if args.model in ("pca", "fa"):
         if args.model == "pca":
             how |= {"likelihood": likelihoods[0], "augmentation": augmentation_of(likelihoods[0])}
@@ -413,14 +394,12 @@ def _model_of_matrices(args: argparse.Namespace, files: list[MatrixFile]) -> tup
     how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
     if args.model == "gfa":
         shared = _shared(tensors, [("rows", f"columns of {name}") for name in names])
-        return matrix_model(args, likelihood=[*likelihoods], **how), dict(zip(names, shared, strict=True))
-    entities = []
-    for name, tensor in zip(names, tensors, strict=True):
-        row, col = (None if labels is None else labels.name for labels in tensor.labels)
-        if row is None or col is None:
-            text = "--model cmf needs columns of labels with names, which say what they are"
-            fail_value(f"{text}; '{name}' has none.")
-        entities.append((str(row), str(col)))
+        return matrix_model(args, likelihood=likelihoods, **how), dict(zip(names, shared, strict=True))
+    found = [[None if labels is None else labels.name for labels in tensor.labels] for tensor in tensors]
+    for name, pair in zip(names, found, strict=True):
+        if None in pair:
+            fail_value(f"--model cmf needs columns of labels with names, which say what they are; '{name}' has none.")
+    entities = [(str(row), str(col)) for row, col in found]
     relations = [(*pair, likelihood) for pair, likelihood in zip(entities, likelihoods, strict=True)]
     return matrix_model(args, relations, **how), _shared(tensors, entities)
 

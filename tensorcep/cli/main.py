@@ -7,7 +7,6 @@ Exit codes: 0 done; 1 an error that the user can mend, told in one sentence on s
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import os
 import re
@@ -15,11 +14,11 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tensorcep import __version__
-from tensorcep.cli import INTERRUPTED, LAST_WORDS, die, hear_interrupts
+from tensorcep.cli import INTERRUPTED, LAST_WORDS, hear_interrupts
 from tensorcep.cli.options import FILE_KINDS, WRITTEN_KINDS, add, say
 from tensorcep.core.checks import InvalidParameter
 
@@ -252,17 +251,13 @@ warmup [KIND ...] | files.run_warmup | compile the usual kernels beforehand
 
 
 class Command(NamedTuple):
-    """One sub-command: what is typed, what comes after it, one line about it, and its options by the titles of groups.
-
-    `run`, a module of this room and a function, takes the parsed arguments, writes results to stdout, everything else
-    to stderr, and raises on errors. The module is loaded when the command runs.
-    """
+    """One sub-command; its module is loaded when it runs, writes results to stdout, all else to stderr, and raises."""
 
     name: str
-    arguments: str
-    run: str
+    arguments: str  # what is typed after it
+    run: str  # a module of this room and its function, which takes the parsed arguments
     help: str
-    options: dict[str, str]
+    options: dict[str, str]  # their names by the titles of groups
 
 
 def _commands() -> dict[str, list[Command]]:
@@ -328,14 +323,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Wrong usage raises SystemExit with code 2, --help and --version with code 0.
     """
-    _open_streams()
+    # What a shell closed (>&-) takes, and gives, nothing; its number is taken before another file gets it.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help(sys.stderr)
         return 2
+    warned = set()
+
+    def show_once(message: Warning | str, *_: object, **__: object) -> None:
+        sentence = sentence_of(message, args.parser)
+        if sentence not in warned:  # several steps of a command may come upon it
+            say(f"warning: {sentence}")
+        warned.add(sentence)
+
     with warnings.catch_warnings():
-        warnings.showwarning = _once_shown(args.parser)
+        warnings.showwarning = show_once
         try:
             module, _, name = args.run.rpartition(".")
             run = getattr(importlib.import_module(f"tensorcep.cli.{module}"), name)
@@ -355,41 +361,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"error: {sentence_of(error, args.parser)}")
             return 1
     return 0
-
-
-def run_as_program() -> NoReturn:
-    """Run the command line of this process and end the process.
-
-    An interrupted program dies of SIGINT, which a shell reports as 130 and which also stops a loop around it. Exiting
-    with 130 is not enough: CPython ends with the signal on its own when Ctrl-C came while it ran a string of code
-    (as imports do now and then), so that the exit would depend on the moment.
-    """
-    code = main()
-    if code == INTERRUPTED:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-        die()
-    sys.exit(code)
-
-
-def _open_streams() -> None:
-    """Have what a shell closed (``>&-``) take, and give, nothing; its number is taken before another file gets it."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
-
-
-def _once_shown(parser: argparse.ArgumentParser) -> Callable[..., None]:
-    """Return what shows warnings: each sentence once, though several steps of a command may come upon it."""
-    shown = set()
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        sentence = sentence_of(message, parser)
-        if sentence not in shown:
-            say(f"warning: {sentence}")
-        shown.add(sentence)
-
-    return show
 
 
 # The library's sentences as a user of the shell should read them.
@@ -414,24 +385,19 @@ def sentence_of(error: BaseException | str, parser: argparse.ArgumentParser) -> 
         return f"there is not enough memory ({error}); use a lower --rank, or --dtype float32."
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.strerror}: '{error.filename}'"
-    options = options_of(parser)
-    text = error.in_shell(lambda name: options.get(name, name)) if isinstance(error, InvalidParameter) else str(error)
-    return in_options(" ".join(text.split()) or type(error).__name__, options)
-
-
-def options_of(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """What is typed for parameters ("max_iter"), and for flags with their values ("labels=False")."""
-    options = {}
+    options = {}  # what is typed for parameters ("max_iter"), and for flags with their values ("labels=False")
     for action in parser._actions:
         words = [word for word in action.option_strings if word.startswith("--")] or action.option_strings
         options[action.dest] = words[0] if words else str(action.metavar)
         if action.nargs == 0:
             values = (True, False) if len(words) == 2 else (action.const,)
             options |= {f"{action.dest}={value}": word for value, word in zip(values, words, strict=True)}
-    return {**options, **CALLED}
+    options |= CALLED
+    text = error.in_shell(lambda name: options.get(name, name)) if isinstance(error, InvalidParameter) else str(error)
+    return _in_options(" ".join(text.split()) or type(error).__name__, options)
 
 
-def in_options(text: str, options: dict[str, str]) -> str:
+def _in_options(text: str, options: dict[str, str]) -> str:
     """The text with options for parameters.
 
     These are what stands before a sign of equality, what begins a sentence as "NAME must", and words that are none of

@@ -76,15 +76,18 @@ def output(path: str) -> Iterator[BinaryIO]:
             yield handle
 
 
-def figure_module() -> Any:
-    """What figures need of matplotlib; to be asked for before any work."""
-    return optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
+def check_figure(path: str | None, *inputs: str | None) -> None:
+    """Refuse, before any work, a figure that cannot be written or drawn."""
+    check_output(path, *inputs)
+    if path is not None:
+        optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
 
 
 def save_figure(path: str, *drawings: Callable[[Any], Any]) -> None:
     """Write a png with one panel for each drawing, which gets its axes; without pyplot, so no display is needed."""
     n = len(drawings)
-    figure = figure_module().Figure(figsize=(6.4 * n, 4.8), layout="constrained")
+    figures = optional_module("matplotlib.figure", "--figure", "'tensorcep[plots]'")
+    figure = figures.Figure(figsize=(6.4 * n, 4.8), layout="constrained")
     for draw, ax in zip(drawings, figure.subplots(1, n, squeeze=False)[0], strict=True):
         draw(ax)
     with output(path) as handle:
@@ -396,24 +399,17 @@ def add(group: Any, words: str) -> None:
     for word in words.split():
         place = group.add_mutually_exclusive_group() if "|" in word else group
         for key in word.split("|"):
-            _add_one(place, key)
-
-
-def _add_one(group: Any, key: str) -> None:
-    name, exception = key.rpartition(".")[2], EXCEPTIONS.get(key, {})
-    item = DOCUMENTED.get(key) or DOCUMENTED.get(name, Documented())
-    what = re.sub(r",? ?default=.*", "", item.type)
-    kind, typed = what.partition(" ")[0], re.search(r"(?:^| )([A-Z][^ ]*)$", what)
-    read = READ.get(name, {"int": int, "float": float}.get(kind))
-    default = f" (default: {item.default})" if item.default else ""
-    arguments: dict[str, Any] = {"help": item.text.replace("%", "%%") + default, **KINDS.get(kind, {})}
-    if read is not None:
-        arguments["type"] = read
-    if typed is not None:
-        arguments["metavar"] = typed[1]
-    if item.words:
-        arguments["choices"] = tuple(map(read or str, item.words))
-    if item.default and "default" not in exception and not key.startswith("cep."):  # a setting is left to its method
-        arguments["default"] = (read or str)(item.default)
-    names = [name] if kind in POSITIONAL else [*SHORT.get(name, []), option_of(name)]
-    group.add_argument(*names, **arguments | exception)
+            name, exception = key.rpartition(".")[2], EXCEPTIONS.get(key, {})
+            item = DOCUMENTED.get(key) or DOCUMENTED.get(name, Documented())
+            what = re.sub(r",? ?default=.*", "", item.type)
+            kind, typed = what.partition(" ")[0], re.search(r"(?:^| )([A-Z][^ ]*)$", what)
+            read = READ.get(name, {"int": int, "float": float}.get(kind))
+            default = f" (default: {item.default})" if item.default else ""
+            arguments: dict[str, Any] = {"help": item.text.replace("%", "%%") + default, **KINDS.get(kind, {})}
+            arguments |= {"type": read} if read is not None else {}
+            arguments |= {"metavar": typed[1]} if typed is not None else {}
+            arguments |= {"choices": tuple(map(read or str, item.words))} if item.words else {}
+            if item.default and "default" not in exception and not key.startswith("cep."):  # left to the method
+                arguments["default"] = (read or str)(item.default)
+            names = [name] if kind in POSITIONAL else [*SHORT.get(name, []), option_of(name)]
+            place.add_argument(*names, **arguments | exception)

@@ -15,15 +15,8 @@ import numpy as np
 import pandas as pd
 
 import tensorcep as tc
+from tensorcep.cli import fit
 from tensorcep.cli.cells import Witness, columns_of_words, digests_of_files, given_extents, reading_of, write_csv
-from tensorcep.cli.fit import (
-    check_likelihood,
-    check_no_tensor,
-    estimator_of,
-    matrix_model,
-    method_line,
-    words_of_matrices,
-)
 from tensorcep.cli.options import STDOUT, check_counts_of, check_output, say, show, shows_progress
 from tensorcep.cli.predict import check_count, load_model, read_scored, score_table
 from tensorcep.core.checks import check_file, check_int, fail_value
@@ -51,7 +44,7 @@ def run_stream(args: argparse.Namespace) -> None:
         return
     _check(args)
     how = {"method": args.method, "verbose": shows_progress(args)}
-    model, progress = estimator_of(args, **how), _new_progress(args)
+    model, progress = fit.estimator_of(args, **how), _new_progress(args)
     witness = Witness(args.data, args.format)
     if args.resume and os.path.exists(args.output):
         model, progress = _resumed(args, model)
@@ -66,7 +59,7 @@ def run_stream(args: argparse.Namespace) -> None:
         work.checkpoint(model)
     if not args.quiet:
         show(f"learned     {model.n_samples_seen_} entries in {model.n_batches_} batches")
-        show(f"method      {method_line(model)}\nrows        {' x '.join(map(str, model.shape_))}")
+        show(f"method      {fit.method_line(model)}\nrows        {' x '.join(map(str, model.shape_))}")
         if progress["bad"]:
             show(f"set aside   {progress['bad']} malformed lines in {args.bad_lines}")
         show(f"model       {args.output}")
@@ -81,7 +74,7 @@ def _check(args: argparse.Namespace) -> None:
     if os.path.exists(args.output) and not args.resume:
         fail_value(f"'{args.output}' exists; give --resume to go on with it, or remove it first.")
     check_counts_of(args, "batch_size", "checkpoint_every", "first_batch")
-    check_likelihood(args)
+    fit.check_likelihood(args)
     if (args.exposure or args.n_trials) and (args.modes is None or args.value is None or args.bad_lines is not None):
         fail_value("--exposure and --n-trials need --modes and --value, and take no --bad-lines; change these.")
     if check_int("--revisit", args.revisit, 0) and args.method != "cep":
@@ -91,10 +84,9 @@ def _check(args: argparse.Namespace) -> None:
     if args.forget and args.series:
         fail_value("--forget does not go with --series, which forgets as the drift says; leave it out.")
     if args.zeros is not None:
-        fail_value(
-            "--zeros is for fit and convert, as a stream does not know which cells stay absent; write the zeros to a "
-            "file by tensorcep convert --zeros N, and stream its lines in random order."
-        )
+        what = "--zeros is for fit and convert, as a stream does not know which cells stay absent"
+        mend = "write the zeros to a file by tensorcep convert --zeros N, and stream its lines in random order"
+        fail_value(f"{what}; {mend}.")
     if args.graph:
         fail_value("--graph is for fit, compare and select-rank; a stream learns no graph; leave it out.")
 
@@ -105,15 +97,6 @@ def _check_written(what: str, args: argparse.Namespace, *paths: str) -> None:
         if path == STDOUT:
             fail_value(f"{what} writes files only; give a name other than -.")
         check_output(path, *args.data)
-
-
-def _knowledge_digests(args: argparse.Namespace) -> list[str]:
-    """What is said of rows, with checksums of the files it names: a run that is resumed must say the same."""
-    digests = [f"--series {text}" for text in args.series]
-    for text in args.features:
-        content = Path(check_file(text.partition("=")[2])).read_bytes()
-        digests.append(f"--features {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
-    return digests
 
 
 class Progress(NamedTuple):
@@ -137,9 +120,14 @@ EARLIER = {"read": [], "scores": 0, "knowledge": [], "reading": None}  # what ea
 
 def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
     reading = {name: given for name, given in reading_of(args)._asdict().items() if name not in FREE_OF_READING}
+    # What is said of rows, with checksums of the files it names: a run that is resumed must say the same.
+    knowledge = [f"--series {text}" for text in args.series]
+    for text in args.features:
+        content = Path(check_file(text.partition("=")[2])).read_bytes()
+        knowledge.append(f"--features {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
     asked = {"data": args.data, "batch_size": args.batch_size, "first_batch": args.first_batch, "position": (0, 0)}
     nothing = {"read": [], "aside": 0, "trace": 0, "scores": 0, "bad": 0}
-    return {**asked, **nothing, "knowledge": _knowledge_digests(args), "reading": reading}
+    return {**asked, **nothing, "knowledge": knowledge, "reading": reading}
 
 
 def _checked(stored: Any) -> dict[str, Any]:
@@ -181,10 +169,8 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
             check(name, params[name], now)
     column, before = next(iter(given_extents(args).values()), None), getattr(model, "extent_column_", None)
     if before != column:
-        fail_value(
-            f"'{args.output}' was made with the column {before!r} of exposures or trials; "
-            f"got {column!r}; give the same to resume."
-        )
+        made = f"'{args.output}' was made with the column {before!r} of exposures or trials"
+        fail_value(f"{made}; got {column!r}; give the same to resume.")
     for name in free:
         setattr(model, name, getattr(fresh, name))
     return model, progress
@@ -208,10 +194,8 @@ class StreamRun:
         first = words and self.progress["position"] == (0, 0)
         for batch in _batches(args, **how):
             if first and len(set(batch.values)) < 2:
-                fail_value(
-                    f"the first batch must have both words of the value; got only {batch.values[0]!r}; give a larger "
-                    "--first-batch."
-                )
+                what = f"the first batch must have both words of the value; got only {batch.values[0]!r}"
+                fail_value(f"{what}; give a larger --first-batch.")
             first = False
             self.progress["position"] = batch.position
             self.base = tuple(args.index_base if keys is None else 0 for keys in batch.keys)
@@ -268,42 +252,39 @@ def _side_paths(args: argparse.Namespace) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _side_files(args: argparse.Namespace, progress: dict[str, Any]) -> Iterator[dict[str, BinaryIO]]:
-    """These files, open; a trace that is empty gets the names of its columns."""
+    """These files, open and cut back to their size at the checkpoint; an empty trace gets the names of its columns."""
+
+    def close(path: str, handle: BinaryIO) -> None:
+        with naming(path):
+            handle.close()
+
     with contextlib.ExitStack() as stack:
-        paths = _side_paths(args).items()
-        files = {name: stack.enter_context(_side_file(path, progress[name])) for name, path in paths}
+        files: dict[str, BinaryIO] = {}
+        for name, path in _side_paths(args).items():
+            size, length = progress[name], os.path.getsize(path) if os.path.exists(path) else 0
+            if length < size:
+                what = f"'{path}' must hold the {size} bytes of the checkpoint; it has {length}"
+                fail_value(f"{what}; start anew without MODEL.")
+            handle = files[name] = stack.enter_context(open(path, "r+b" if size else "wb"))
+            stack.callback(close, path, handle)
+            if size:
+                handle.truncate(size)
+                handle.seek(size)
         if "trace" in files and files["trace"].tell() == 0:
             files["trace"].write((",".join(TRACE) + "\n").encode())
         yield files
 
 
-@contextlib.contextmanager
-def _side_file(path: str, size: int) -> Iterator[BinaryIO]:
-    """A file that a stream writes along the way, cut back to its size at the checkpoint."""
-    length = os.path.getsize(path) if os.path.exists(path) else 0
-    if length < size:
-        fail_value(f"'{path}' must hold the {size} bytes of the checkpoint; it has {length}; start anew without MODEL.")
-    with open(path, "r+b" if size else "wb") as handle:
-        if size:
-            handle.truncate(size)
-            handle.seek(size)
-        try:
-            yield handle
-        finally:
-            with naming(path):
-                handle.close()
-
-
 def _stream_rows(args: argparse.Namespace) -> None:
     """Learn the rows of the files batch after batch, and write the model."""
-    check_no_tensor(args, *FOR_TENSORS)
-    words = words_of_matrices()
+    fit.check_no_tensor(args, *FOR_TENSORS)
+    words = fit.words_of_matrices()
     known = [word for word in words if word != "poisson"] if args.model == "pca" else ["gaussian"]
     if args.likelihood not in known:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {args.likelihood}.")
     _check_written("a stream", args, args.output)
     check_counts_of(args, "batch_size", "first_batch")
-    model = matrix_model(args, **({"likelihood": words[args.likelihood]} if args.model == "pca" else {}))
+    model = fit.matrix_model(args, **({"likelihood": words[args.likelihood]} if args.model == "pca" else {}))
     n_batches = 0
     for matrix in _matrices(_batches(args), args.index_base):
         model.partial_fit(matrix)
@@ -358,9 +339,21 @@ def run_update(args: argparse.Namespace) -> None:
     check_output(args.scores, args.model)
     before = _stamp(args.model)
     model = load_model(args.model, matrices=False)
-    learned, new = _learned_files(args.model), digests_of_files(args.data, args.format)
-    if not args.again:
-        _check_new([*learned, *new], len(learned))
+    header = open_model(args.model).header
+    with complete(args.model):  # name, number of lines and checksum of what was learned, as far as the file says
+        learned = [[str(name), int(count), str(sha)] for name, count, sha in header.get("learned", ())]
+        if header.get("progress") is not None:
+            progress = _checked(header["progress"])
+            learned = [[name, *read] for name, read in zip(progress["data"], progress["read"], strict=False)]
+    new = digests_of_files(args.data, args.format)
+    files = [*learned, *new]
+    for place, (name, count, sha) in () if args.again else enumerate(new, len(learned)):
+        earlier = next((before for before, *same in files[:place] if same == [count, sha]), None)
+        if earlier is not None:
+            called = "" if earlier == name else f" as '{earlier}'"
+            what = f"'{name}' was learned already{called} ({count} lines with the same checksum)"
+            mend = "leave it out, or give --again if the same observations were made twice"
+            fail_value(f"{what}; {mend}.")
     tables, seen = [], int(model.n_samples_seen_)
     for path in args.data:
         cells = read_scored(path, args, model)
@@ -371,34 +364,12 @@ def run_update(args: argparse.Namespace) -> None:
         write_csv(args.scores, args, [scores])
     if _stamp(args.model) != before:
         fail_value(f"'{args.model}' was replaced by another process meanwhile; nothing was learned; run this again.")
-    write_model(args.model, model, {"learned": [*learned, *new]})
+    write_model(args.model, model, {"learned": files})
     if not args.quiet:
         odd = scores["surprise"]
         show(f"scored      {len(scores)} entries, mean log score {-odd.mean():.4g}, lowest {-odd.max():.4g}")
         show(f"learned     {int(model.n_samples_seen_) - seen} entries, {int(model.n_samples_seen_)} in all")
         show(f"rows        {' x '.join(map(str, model.shape_))}\nmodel       {args.model}")
-
-
-def _learned_files(path: str) -> list[list[Any]]:
-    """Name, number of lines and checksum of the files that a model has learned, as far as its file says."""
-    header = open_model(path).header
-    with complete(path):
-        if header.get("progress") is not None:
-            progress = _checked(header["progress"])
-            return [[name, *read] for name, read in zip(progress["data"], progress["read"], strict=False)]
-        return [[str(name), int(count), str(sha)] for name, count, sha in header.get("learned", ())]
-
-
-def _check_new(files: list[list[Any]], n_learned: int) -> None:
-    """Refuse a file that was learned, or that is given twice."""
-    for place, (name, count, sha) in enumerate(files[n_learned:], n_learned):
-        for earlier, *same in files[:place]:
-            if same == [count, sha]:
-                called = "" if earlier == name else f" as '{earlier}'"
-                fail_value(
-                    f"'{name}' was learned already{called} ({count} lines with the same checksum); leave it out, or "
-                    "give --again if the same observations were made twice."
-                )
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

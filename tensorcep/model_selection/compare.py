@@ -214,11 +214,6 @@ def predictions_of(model: Fitted, held: Sequence[SparseTensor]) -> list[tuple[st
     return found
 
 
-def log_score_of(model: Fitted, held: Sequence[SparseTensor]) -> float:
-    """The mean log score of held-out entries."""
-    return float(np.concatenate([law.log_score(y) for _, y, law in predictions_of(model, held)]).mean())
-
-
 def _scores_of_parts(model: Fitted, held: Sequence[SparseTensor], coverage: float) -> dict[str, float]:
     parts = predictions_of(model, held)
     y, mean = np.concatenate([own for _, own, _ in parts]), np.concatenate([law.mean for _, _, law in parts])
@@ -241,12 +236,19 @@ class Tensors(NamedTuple):
     test: SparseTensor
 
     def methods(self, estimator: BaseCP, given: Methods) -> Chosen:
-        """The methods to compare, by the names they get, each able to use the likelihood; by default all that can."""
+        """The methods to compare, by the names they get; by default all that can do what the parameters ask for."""
         likelihoods = spec_of(estimator).target.likelihoods()
         fitting = [name for name, method in METHODS.items() if not all(map(method.lacks, likelihoods))]
-        if given is None:
-            return {name: name for name in fitting if _is_able(with_method(estimator, name), self.train)}
-        return _named(given, f"a method for the likelihood {likelihoods[0].name!r}", fitting)
+        if given is not None:
+            return _named(given, f"a method for the likelihood {likelihoods[0].name!r}", fitting)
+        able: Chosen = {}
+        for name in fitting:
+            chosen = choose(spec_of(with_method(estimator, name)), self.train.nnz, self.train.shape, streaming=False)
+            can, prior = METHODS[chosen.method].capabilities, estimator.prior
+            learns = can.learns_prior or not chosen.learns_prior
+            if learns and (can.side_information or knows_rows(prior) is None) and (can.local or not is_local(prior)):
+                able[name] = name
+        return able
 
     def warm_up(self, model: Any) -> None:
         """Let every kernel of the fit compile, or load, on a few entries, whatever comes of their fit."""
@@ -262,15 +264,6 @@ class Tensors(NamedTuple):
     def scores(self, model: Any, coverage: float) -> dict[str, float]:
         """Accuracy, log score, coverage and calibration error of a fitted model's predictions."""
         return _scores_of_parts(model, [self.test], coverage)
-
-
-def _is_able(model: BaseCP, train: SparseTensor) -> bool:
-    """Whether the method of the estimator can do what its other parameters ask for."""
-    chosen = choose(spec_of(model), train.nnz, train.shape, streaming=False)
-    can = METHODS[chosen.method].capabilities
-    learns = can.learns_prior or not chosen.learns_prior
-    knows = can.side_information or knows_rows(model.prior) is None
-    return learns and knows and (can.local or not is_local(model.prior))
 
 
 class MatrixCells(NamedTuple):
@@ -335,16 +328,14 @@ class HeldOutPoints(NamedTuple):
                 fail_value(f"{type(estimator).__name__} has one method, EP; leave methods out.")
             return {"ep": None}
         records = estimator.engines.records
-        if given is None:
-            return {name: name for name in records if self._fits(with_method(estimator, name))}
-        return _named(given, "a method", records)
-
-    def _fits(self, model: Any) -> bool:
-        try:
-            self.warm_up(model)
-        except ValueError:  # of points that are always allowed: the method has not what the likelihood needs
-            return False
-        return True
+        if given is not None:
+            return _named(given, "a method", records)
+        able: Chosen = {}
+        for name in records:
+            with contextlib.suppress(ValueError):  # its points are allowed: the method lacks what the likelihood needs
+                self.warm_up(with_method(estimator, name))
+                able[name] = name
+        return able
 
     def warm_up(self, model: Any) -> None:
         """Fit a few made-up points, so that kernels compile; refused where the method does not fit the likelihood."""

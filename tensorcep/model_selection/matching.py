@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,9 +112,14 @@ def replicability(
     """
     check_choice("by", by, ("seeds", "halves"))
     n, rng = check_int("n_repeats", n_repeats, 2 if by == "seeds" else 1), check_random_state(random_state)
-    split = _halves_of(model, X)
-    halves = [split(0.5, rng) for _ in range(n)] if by == "halves" else []
-    entries = [half for both in halves for half in both] if halves else [X] * n
+    cells = cells_of_matrices(model, X) if isinstance(model, FactorModel) else None
+    entries = [X] * n if by == "seeds" else []
+    for _ in range(n - len(entries)):
+        if cells is None:
+            entries += X.train_test_split(0.5, rng)
+        else:
+            halves = zip(*(one.train_test_split(0.5, rng) for one in cells.matrices), strict=True)
+            entries += [cells.given(list(half)) for half in halves]
     models = [clone(model).set_params(random_state=int(rng.integers(2**31))) for _ in entries]
     cluster, calls = cluster_of(client), list(zip(models, entries, strict=True))
     if cluster is None:
@@ -129,19 +134,6 @@ def replicability(
         pairs = [(2 * i, 2 * i + 1) for i in range(n)]
     scores = [(i, j, factor_match_score(fits[i], fits[j])) for i, j in pairs]
     return pd.DataFrame(scores, columns=["first", "second", "score"])
-
-
-def _halves_of(model: Any, X: Any) -> Callable[[float, Any], tuple[Any, Any]]:
-    """The function ``split(share, rng)`` of what a model is fitted to."""
-    if not isinstance(model, FactorModel):
-        return X.train_test_split
-    cells = cells_of_matrices(model, X)
-
-    def split(share: float, rng: Any) -> tuple[Any, Any]:
-        first, second = zip(*(one.train_test_split(share, rng) for one in cells.matrices), strict=True)
-        return cells.given(list(first)), cells.given(list(second))
-
-    return split
 
 
 def _fitted(model: Any, entries: Any) -> Any:

@@ -27,7 +27,7 @@ from tensorcep.cp.fit.outcome import STOPPED
 from tensorcep.cp.inputs.side_information import knows_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.base import FactorModel
-from tensorcep.model_selection.compare import MatrixCells, cells_of_matrices, log_score_of
+from tensorcep.model_selection.compare import MatrixCells, cells_of_matrices, predictions_of
 
 UNSEEN = "touch rows without training entries"
 
@@ -37,17 +37,9 @@ Data: TypeAlias = "EntryFolds | CellFolds"
 
 
 def scores_of(
-    data: Data,
-    ranks: list[int],
-    patience: int,
-    n_workers: int,
-    verbose: bool,
-    cluster: Cluster | None,
+    data: Data, ranks: list[int], patience: int, n_workers: int, verbose: bool, cluster: Cluster | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean held-out log score (J, F) and seconds (J,) of the ranks, until `patience` in a row did not beat the best.
-
-    Fits are made by threads, or by the workers of a cluster.
-    """
+    """Mean held-out log score (J, F) and seconds (J,) of the ranks, until `patience` in a row did not beat the best."""
     scores: list[list[float]] = []
     seconds: list[float] = []
     n_folds = len(data.folds)
@@ -309,7 +301,7 @@ class CellFolds(NamedTuple):
             for rows in self.folds[fold]
         )
         model = clone(self.base).set_params(n_components=rank).fit(self.cells.given(kept))
-        return log_score_of(model, held)
+        return float(np.concatenate([law.log_score(y) for _, y, law in predictions_of(model, held)]).mean())
 
 
 def losses(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

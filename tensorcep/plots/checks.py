@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import check_choice, check_fraction, check_int
-from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
+from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
+from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, rows_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models.results import observed_cells
-from tensorcep.plots.components import CROWDED, chains_of, fixed_rows, in_words, part_of, places_in_order, position
-from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, colour_of, finish, log_if_wide, shown, style_of, text_of
+from tensorcep.plots.components import CROWDED, part_of, places_in_order, position
+from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, finish, line_look, log_if_wide, shown, text_of
 
 RANK_BINS = 20
 
@@ -42,21 +43,25 @@ def plot_trace(model: Any, X: Any, *, kind: str = "trace", matrix: Any = 0, ax: 
     'Trace'
     """
     check_choice("kind", kind, ("trace", "ranks"))
-    draws = chains_of(model, X, matrix)
-    ax, n_chains = axes_of(ax), len(draws)
+    check_is_fitted(model, "posterior_")
+    draws = model.latent_draws(X, matrix)
+    if draws.shape[2] != 1:
+        fail_value(f"X must be one entry; got {draws.shape[2]}.")
+    draws = np.asarray(draws[:, :, 0])
+    ax, legend = axes_of(ax), {"frameon": False, "ncols": min(4, len(draws)), "fontsize": "small"}
+    looks = [{**line_look(c), "label": f"chain {c}"} for c in range(len(draws))]
     if kind == "trace":
-        for c, chain in enumerate(draws):
-            look = {"color": colour_of(c), "linestyle": style_of(c), "label": f"chain {c}"}
+        for chain, look in zip(draws, looks, strict=True):
             ax.plot(np.arange(1, len(chain) + 1), chain, linewidth=0.9, alpha=0.8, **look)
-        ax.legend(frameon=False, ncols=min(4, n_chains), fontsize="small")
+        ax.legend(**legend)
         return finish(ax, "Trace", "draw", "latent value")
     ranks = draws.ravel().argsort().argsort().reshape(draws.shape)
     edges = np.linspace(0, draws.size, RANK_BINS + 1)
-    for c, chain in enumerate(ranks):
-        ax.stairs(np.histogram(chain, edges)[0], edges, color=colour_of(c), linestyle=style_of(c), label=f"chain {c}")
+    for chain, look in zip(ranks, looks, strict=True):
+        ax.stairs(np.histogram(chain, edges)[0], edges, **look)
     ax.axhline(draws.shape[1] / RANK_BINS, color=GUIDE, linestyle="--", linewidth=1)
     ax.set_ylim(bottom=0.0)
-    ax.legend(frameon=False, ncols=min(4, n_chains), fontsize="small")
+    ax.legend(**legend)
     return finish(ax, "Ranks of the draws", "rank among all chains", "draws")
 
 
@@ -203,12 +208,20 @@ def plot_forecast(
     """
     part, level = part_of(model, matrix), check_fraction("coverage", coverage)
     k = position(part, mode)
-    cells, fixed = fixed_rows(part, k, given)
+    fixed = by_mode(part.labels, {position(part, name): row for name, row in given.items()})
+    missing = [part.modes[j] for j in range(len(part.modes)) if j not in fixed and j != k]
+    if missing:
+        fail_value(f"given must name a row of every other mode; there is none of {', '.join(map(repr, missing))}.")
     known, n = part.labels[k], part.shape[k]
+    rows = [np.arange(n) if j == k else np.repeat(rows_of(part.labels, part.shape, j, fixed[j]), n)
+            for j in range(len(part.shape))]  # fmt: skip
+    cells: Any = np.stack(rows, axis=1)
+    if any(own is not None for own in part.labels):
+        cells = pd.DataFrame({name: labels_at(part.labels, j, rows[j]) for j, name in enumerate(part.modes)})
     labels, places = labels_at(part.labels, k, np.arange(n)), places_in_order(known)
     at = np.arange(n) if places is None else places
     order = np.argsort(at, kind="stable")
-    law = model.predictive(in_words(part, cells), matrix)
+    law = model.predictive(cells, matrix)
     mean, interval = law.mean[order], law.interval(level)[order]
     ax = axes_of(ax)
     ax.fill_between(at[order], *interval.T, color=MAIN, alpha=0.2, linewidth=0, label=f"{100 * level:g} % interval")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,36 +12,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.fitted import Part
-from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, rows_of
+from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.entries.labels import Labels
-from tensorcep.plots.style import (
-    ACCENT,
-    GUIDE,
-    MAIN,
-    axes_of,
-    colour_of,
-    finish,
-    log_if_wide,
-    mark_of,
-    new_figure,
-    shown,
-    text_of,
-)
+from tensorcep.plots.style import ACCENT, GUIDE, MAIN, axes_of, finish, log_if_wide, point_look, pyplot, shown, text_of
 
 
 class Panel(NamedTuple):
-    """The weights of the rows of a mode, of an entity or of a matrix's columns.
-
-    Attributes
-    ----------
-    name : hashable
-    weights : DataFrame
-        A column of rows first; then at least component, mean, lower and upper.
-    labels : Labels or None
-    """
+    """The weights of the rows of a mode, of an entity or of a matrix's columns."""
 
     name: Any
-    weights: pd.DataFrame
+    weights: pd.DataFrame  # a column of rows first; then at least component, mean, lower and upper
     labels: Labels | None
 
 
@@ -54,36 +34,25 @@ class ShownComponents(NamedTuple):
 
 
 def components_of(model: Any) -> ShownComponents:
-    """The components of several modes of a CP model, or those of a factor model, with the weights of all rows.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """The components of several modes of a CP model, or those of a factor model, with the weights of all rows."""
     check_is_fitted(model, "posterior_")
     parts, table = model.parts_, model.variance_explained()
-    if not hasattr(model, "column_modes_"):
-        return _components_of_matrices(model, parts, table.mean(axis=0))
-    table = table[[len(model.column_modes_[r]) > 1 for r in table["component"]]]
-    if table.empty:
-        fail_value("the figure needs a component of several modes; the model has main effects alone.")
-    (part,) = parts
-    panels = [Panel(name, model.components(name), own) for name, own in zip(part.modes, part.labels, strict=True)]
-    return ShownComponents(table["component"].tolist(), table["share"].tolist(), panels)
-
-
-def _components_of_matrices(model: Any, parts: Sequence[Part], shares: pd.Series) -> ShownComponents:
-    loadings = [Panel(part.name, model.components(m), part.labels[1]) for m, part in enumerate(parts)]
+    known = {name: own for part in parts for name, own in zip(part.modes, part.labels, strict=True)}
+    if hasattr(model, "column_modes_"):
+        table = table[[len(model.column_modes_[r]) > 1 for r in table["component"]]]
+        if table.empty:
+            fail_value("the figure needs a component of several modes; the model has main effects alone.")
+        panels = [Panel(name, model.components(name), own) for name, own in known.items()]
+        return ShownComponents(table["component"].tolist(), table["share"].tolist(), panels)
     if hasattr(model, "scores_"):  # one matrix, or views of the same rows
-        panels = [Panel("rows", model.scores_frame(0), parts[0].labels[0]), *loadings]
-        if len(parts) == 1:
-            panels[1] = panels[1]._replace(name="columns")
+        names = ["columns"] if len(parts) == 1 else [part.name for part in parts]
+        panels = [Panel("rows", model.scores_frame(0), parts[0].labels[0])]
+        panels += [Panel(names[m], model.components(m), part.labels[1]) for m, part in enumerate(parts)]
     else:
-        known = {name: own for part in parts for name, own in zip(part.modes, part.labels, strict=True)}
         panels = [Panel(name, model.scores_frame(name), own) for name, own in known.items()]
-    order = np.argsort(-shares.to_numpy(), kind="stable")
-    return ShownComponents(order.tolist(), shares.to_numpy()[order].tolist(), panels)
+    shares = table.mean(axis=0).to_numpy()
+    order = np.argsort(-shares, kind="stable")
+    return ShownComponents(order.tolist(), shares[order].tolist(), panels)
 
 
 def part_of(model: Any, part: Any) -> Part:
@@ -96,51 +65,11 @@ def part_of(model: Any, part: Any) -> Part:
     return parts[check_int("matrix", part, 0, len(parts) - 1)]
 
 
-def in_words(part: Part, cells: np.ndarray) -> Any:
-    """Coordinates (n, K), as a table of labels where rows have some."""
-    if all(own is None for own in part.labels):
-        return cells
-    return pd.DataFrame({name: labels_at(part.labels, j, cells[:, j]) for j, name in enumerate(part.modes)})
-
-
 def position(part: Part, mode: Any) -> int:
     """Which mode a name or a position is."""
     if mode in part.modes and not isinstance(mode, bool):
         return part.modes.index(mode)
     return mode_of(part.labels, mode)
-
-
-def fixed_rows(part: Part, k: int, given: Mapping[Any, Any]) -> tuple[np.ndarray, dict[int, Any]]:
-    """Coordinates (n, K) of the cells along mode k where the others are given, and what is given by position.
-
-    Raises
-    ------
-    ValueError
-        If a mode is not given.
-    """
-    fixed = by_mode(part.labels, {position(part, name): row for name, row in given.items()})
-    missing = [part.modes[j] for j in range(len(part.modes)) if j not in fixed and j != k]
-    if missing:
-        fail_value(f"given must name a row of every other mode; there is none of {', '.join(map(repr, missing))}.")
-    n, shape = part.shape[k], part.shape
-    rows = [np.arange(n) if j == k else np.repeat(rows_of(part.labels, shape, j, fixed[j]), n)
-            for j in range(len(shape))]  # fmt: skip
-    return np.stack(rows, axis=1), fixed
-
-
-def chains_of(model: Any, X: Any, part: Any = 0) -> np.ndarray:
-    """Draws (chains, draws) of the latent value of one cell.
-
-    Raises
-    ------
-    ValueError
-        If the method draws none, or there is not one cell.
-    """
-    check_is_fitted(model, "posterior_")
-    draws = model.latent_draws(X, part)
-    if draws.shape[2] != 1:
-        fail_value(f"X must be one entry; got {draws.shape[2]}.")
-    return np.asarray(draws[:, :, 0])
 
 
 # Rows of a component from which on their labels are small, so that they do not touch.
@@ -282,7 +211,8 @@ def plot_components(
     named = [mode in names and not isinstance(mode, bool) for mode in ordered]
     lines = {names.index(mode) if known else check_int("ordered", mode, 0, len(names) - 1)
              for mode, known in zip(ordered, named, strict=True)}  # fmt: skip
-    figure = new_figure((3.2 * len(panels), 0.6 + 1.9 * len(chosen))) if figure is None else figure
+    if figure is None:
+        figure = pyplot().figure(figsize=(3.2 * len(panels), 0.6 + 1.9 * len(chosen)), layout="constrained")
     grid = figure.subplots(len(chosen), len(panels), squeeze=False)
     for r, share, axes in zip(chosen, found.shares, grid, strict=False):
         for k, (panel, ax) in enumerate(zip(panels, axes, strict=True)):
@@ -426,7 +356,7 @@ def _scree_of_views(table: pd.DataFrame, ax: Any) -> Any:
     at = np.arange(1, table.shape[1] + 1)
     for place, (name, row) in enumerate(table.iterrows()):
         each = np.sort(100 * row.to_numpy(dtype=float))[::-1]
-        look = {"color": colour_of(place), "marker": mark_of(place), "markersize": 4}
+        look = {**point_look(place), "markersize": 4}
         ax.plot(at, each, "-", label=shown(name), **look)
         ax.plot(at, np.cumsum(each), "--", **look)
     ax.plot([], [], "--", color=GUIDE, label="together")
@@ -475,7 +405,6 @@ def plot_scores(
         ax.figure.colorbar(drawn, ax=ax, label=shown(name), shrink=0.8)
     else:
         for place, (group, own) in enumerate(given.groupby(given, sort=True, observed=True)):
-            look = {"color": colour_of(place), "marker": mark_of(place), "label": shown(group)}
-            ax.scatter(values[own.index, a], values[own.index, b], s=18, **look)
+            ax.scatter(values[own.index, a], values[own.index, b], s=18, label=shown(group), **point_look(place))
         ax.legend(frameon=False, title=shown(name) or None)
     return finish(ax, "Scores", f"component {a}", f"component {b}")

@@ -30,7 +30,6 @@ def plot_convergence(
     diagnostics : Diagnostics, optional
         The `diagnostics_` of a fitted estimator, whose table is written below.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------
@@ -82,7 +81,6 @@ def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
     y : str, optional
         The column to draw; default: the first one, the accuracy.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------
@@ -120,7 +118,6 @@ def plot_rank_scores(selection: Any, *, ax: Any = None) -> Any:
     selection : RankSelection
         What `tensorcep.select_rank` returned.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------

@@ -101,7 +101,6 @@ def plot_decision(
     n_grid : int, default=80
         Points of the map on each side.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------
@@ -159,7 +158,6 @@ def plot_rate(
     n_grid : int, default=200
         Points of the line.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------
@@ -220,7 +218,6 @@ def plot_predictions(
     n_bars : int, default=40
         Intervals drawn, for entries spread evenly over the observed values; more would hide each other.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------
@@ -282,7 +279,6 @@ def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, bins: Bins
     bins : {"uniform", "quantile"}, default="uniform"
         Bins of equal width over [0, 1], or, for rare ones, of about as many entries each, on log scales.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------
@@ -330,7 +326,6 @@ def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any
     intervals : mapping
         Level, such as 0.8, to the ends (N, 2) of the intervals, as ``predict_interval(X, 0.8)`` gives them.
     ax : matplotlib Axes, optional
-        Where to draw; they, or new ones, are returned.
 
     Examples
     --------

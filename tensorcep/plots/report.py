@@ -6,6 +6,7 @@ import base64
 import html
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,19 +60,14 @@ def report(model: Any, tensor: Any = None) -> str:
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
     >>> page = plots.report(model)  # doctest: +SKIP
     """
-    body = [model.summary().to_html()]
+    body, figures = [model.summary().to_html()], optional_module("matplotlib.figure", "a report", "'tensorcep[plots]'")
     for caption, size, drawing in _figures(model, tensor):
-        body.append(f"<figure>{_image(drawing, size)}<figcaption>{html.escape(caption)}</figcaption></figure>")
+        figure, held = figures.Figure(size, layout="constrained"), io.BytesIO()
+        drawing(figure)
+        figure.savefig(held, format="png", dpi=110)
+        image = f'<img alt="" src="data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}">'
+        body.append(f"<figure>{image}<figcaption>{html.escape(caption)}</figcaption></figure>")
     return PAGE.format(title=html.escape(f"{type(model).__name__}: report"), body="\n".join(body))
-
-
-def _image(drawing: Drawing, size: tuple[float, float]) -> str:
-    """A drawing as an image that the page holds."""
-    figure = optional_module("matplotlib.figure", "a report", "'tensorcep[plots]'").Figure(size, layout="constrained")
-    drawing(figure)
-    held = io.BytesIO()
-    figure.savefig(held, format="png", dpi=110)
-    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(held.getvalue()).decode()}">'
 
 
 def _figures(model: Any, data: Any) -> list[Shown]:
@@ -84,11 +80,16 @@ def _figures(model: Any, data: Any) -> list[Shown]:
         names, rows = names_of(model.labels_), "Rows of the largest weights."
         n = min(4, sum(len(model.column_modes_[r]) > 1 for r in explained["component"]))
         width = len(names)
-    found: list[Shown] = [(EXPLAINED, (11, 4), lambda f: _explained(f, explained))]
+
+    def gain(kind: str, ax: Any) -> None:
+        plot_variance_explained(explained, kind=kind, ax=ax)
+
+    found: list[Shown] = [(EXPLAINED, (11, 4), lambda f: _beside(f, ("bars", "scree"), gain))]
     if n:
         size = (3.6 * width, 0.6 + 2.0 * n)
         found.append(("Weights with 90 % intervals.", size, lambda f: plot_components(model, n_components=n, figure=f)))
-        found.append((rows, (4.0 * len(names), 5), lambda f: _top_rows(f, model, len(names))))
+        top = partial(plot_top_rows, model)
+        found.append((rows, (4.0 * len(names), 5), lambda f: _beside(f, range(len(names)), top)))
     if of_matrices and hasattr(model, "scores_") and model.n_components_ > 1:
         found.append(("Scores of the rows.", (5.5, 4.5), lambda f: plot_scores(model.scores_, ax=f.subplots())))
     found.append(("How the fit went.", (11, 4), lambda f: _run(f, model, of_matrices)))
@@ -102,26 +103,17 @@ def _figures(model: Any, data: Any) -> list[Shown]:
         return found
     parts = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
     real = [m for m, part in enumerate(model.parts_) if part.kind != "labels"]
-    found.append(("Where the data have entries.", (5.0 * len(parts), 4.5), lambda f: _gaps(f, parts)))
+    found.append(("Where the data have entries.", (5.0 * len(parts), 4.5), lambda f: _beside(f, parts, plot_gaps)))
     if real:
         size, modes_of = (8.0, 4.5 * len(real)), [[(parts[m], mode, m) for mode in (0, 1)] for m in real]
         found.append(("Residuals by row and by column.", size, lambda f: _residuals(f, model, modes_of)))
     return found
 
 
-def _explained(figure: Any, explained: Any) -> None:
-    for kind, ax in zip(("bars", "scree"), figure.subplots(1, 2), strict=True):
-        plot_variance_explained(explained, kind=kind, ax=ax)
-
-
-def _top_rows(figure: Any, model: Any, n: int) -> None:
-    for k, ax in enumerate(figure.subplots(1, n, squeeze=False)[0]):
-        plot_top_rows(model, k, ax=ax)
-
-
-def _gaps(figure: Any, matrices: Sequence[Any]) -> None:
-    for matrix, ax in zip(matrices, figure.subplots(1, len(matrices), squeeze=False)[0], strict=True):
-        plot_gaps(matrix, ax=ax)
+def _beside(figure: Any, items: Sequence[Any], draw: Callable[..., Any]) -> None:
+    """Draw each of the items on axes of its own, side by side."""
+    for item, ax in zip(items, figure.subplots(1, len(items), squeeze=False)[0], strict=True):
+        draw(item, ax=ax)
 
 
 def _residuals(figure: Any, model: Any, panels: Sequence[Sequence[tuple[Any, int, int]]]) -> None:
@@ -143,19 +135,14 @@ def _run(figure: Any, model: Any, of_matrices: bool) -> None:
         plot_trace(model, cell, ax=left)
         plot_trace(model, cell, kind="ranks", ax=right)
         return
-    plot_convergence(model.trace_, tol=model.tol, anneal=None if of_matrices else annealed_sweeps(model), ax=left)
+    settings, anneal = None if of_matrices else settings_for(model.method, model.method_), None
+    if settings is not None and hasattr(settings, "anneal"):  # sweeps at the start in which messages count more
+        numbers = with_numbers(settings, model.likelihood_, model.prior_ == "learned", model.max_iter_)
+        anneal = int(numbers.get_params()["anneal"])
+    plot_convergence(model.trace_, tol=model.tol, anneal=anneal, ax=left)
     if of_matrices:
         values, title, unit = model.trace_["lower_bound"], "Lower bound of the log evidence", ""
     else:
         values, title, unit = model.trace_["train_score"], "Fit of the training entries", "mean log likelihood"
     right.plot(np.arange(1, len(values) + 1), np.asarray(values), linewidth=1.2)
     finish(right, title, "sweep", unit)
-
-
-def annealed_sweeps(model: Any) -> int | None:
-    """Sweeps at the start of a fit in which messages count more; None for methods without."""
-    settings = settings_for(model.method, model.method_)
-    if not hasattr(settings, "anneal"):
-        return None
-    numbers = with_numbers(settings, model.likelihood_, model.prior_ == "learned", model.max_iter_)
-    return int(numbers.get_params()["anneal"])

@@ -17,32 +17,23 @@ LONGEST = 32  # signs of a label at a tick: longer ones would leave no place for
 WIDE = 100  # the ratio of the largest to the least place from which on they lie on a log scale
 
 
+def pyplot() -> Any:
+    return optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
+
+
 def axes_of(ax: Any) -> Any:
-    if ax is not None:
-        return ax
-    pyplot = optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
-    return pyplot.subplots(layout="constrained")[1]
+    return pyplot().subplots(layout="constrained")[1] if ax is None else ax
 
 
-def colour_of(group: int) -> str:
-    """The colour of a group; there are seven."""
-    return COLOURS[group % len(COLOURS)]
+def line_look(group: int) -> dict[str, Any]:
+    """Colour and style of a group's line."""
+    return {"color": COLOURS[group % len(COLOURS)], "linestyle": STYLES[group % len(STYLES)]}
 
 
-def mark_of(group: int) -> str:
-    """The mark of a group's points: after seven colours and marks it is the next mark that has the first colour."""
-    return MARKS[(group + group // len(COLOURS)) % len(MARKS)]
-
-
-def style_of(group: int) -> str:
-    """The style of a group's line."""
-    return STYLES[group % len(STYLES)]
-
-
-def new_figure(size: tuple[float, float]) -> Any:
-    """A new figure of this size in inches."""
-    pyplot = optional_module("matplotlib.pyplot", "tensorcep.plots", "'tensorcep[plots]'")
-    return pyplot.figure(figsize=size, layout="constrained")
+def point_look(group: int) -> dict[str, Any]:
+    """Colour and mark of a group's points; after all seven it is the next mark that has the first colour."""
+    mark = MARKS[(group + group // len(COLOURS)) % len(MARKS)]
+    return {"color": COLOURS[group % len(COLOURS)], "marker": mark}
 
 
 def finish(ax: Any, title: str, x: str, y: str) -> Any:

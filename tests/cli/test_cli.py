@@ -253,6 +253,7 @@ ERRORS = [
     ("datasets -o x.csv", "--output, --part and --fold need the NAME of a data set; give one."),
     ("datasets il2 -o x.csv --fold 2", "--part and --fold have a meaning only with --output, for alog, .*"),
     ("datasets alog -o x.csv --fold 6", "--fold must be an integer from 1 to 5; got 6."),
+    ("datasets coal_mining -o x.csv", "--output is for tensors, and coal_mining has points; load it from Python, .*"),
     ("demo --rank 0", "--rank must be an integer >= 1; got 0."),
 ]
 

@@ -12,7 +12,7 @@ import resource
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,15 +107,11 @@ def fit(model: Any, cell: Cell, problem: Problem) -> Any:
     if cell.model == "cp":
         return model.fit(problem.train)
     if cell.model == "stream":
-        for part in batches(cell, problem):
+        ends = np.linspace(0, problem.train.nnz, cell.batches + 1).astype(int)
+        for part in (slice(a, b) for a, b in itertools.pairwise(ends) if b > a):
             model.partial_fit(problem.train.coords[part], problem.train.values[part])
         return model
     return model.fit(problem.train[0] if cell.model in ("pca", "fa") else problem.train)
-
-
-def batches(cell: Cell, problem: Problem) -> Iterator[slice]:
-    ends = np.linspace(0, problem.train.nnz, cell.batches + 1).astype(int)
-    return (slice(a, b) for a, b in itertools.pairwise(ends) if b > a)
 
 
 def warm_up(cell: Cell) -> None:
@@ -133,8 +129,15 @@ def warm_up(cell: Cell) -> None:
 
 
 def answer(model: Any, cell: Cell, problem: Problem) -> Answer:
-    if cell.model not in ("cp", "stream"):
-        return matrix_answer(model, cell, problem)
+    if cell.model not in ("cp", "stream"):  # hidden cells are (number of the matrix, row, column)
+        number, rows, columns = problem.coords.T
+        one = cell.model in ("pca", "fa")
+        views = range(1 if one else len(problem.train))
+        filled = [model.predict_missing(*(() if one else (m,)), return_std=True) for m in views]
+        cells = list(zip(number, rows, columns, strict=True))
+        mean, sd = (np.array([filled[m][k][i, j] for m, i, j in cells]) for k in (0, 1))
+        below = ndtr((problem.y - mean) / np.maximum(sd, np.finfo(float).tiny)) if cell.observed != "labels" else None
+        return Answer(mean, below, "" if isinstance(model, Standardised) else str(model.method))
     chosen = f"{model.method_} {model.rank_} {model.prior_}" if hasattr(model, "prior_") else model.method_
     if cell.observed == "labels":
         return Answer(model.predict_proba(problem.coords)[:, 1], None, chosen)
@@ -153,20 +156,6 @@ def answer(model: Any, cell: Cell, problem: Problem) -> Answer:
 def spread(n: int) -> np.ndarray:
     """Places of CALIBRATED of n cells, all over: the first ones of a real tensor are those of its first rows."""
     return np.unique(np.linspace(0, n - 1, min(n, CALIBRATED)).astype(int))
-
-
-def matrix_answer(model: Any, cell: Cell, problem: Problem) -> Answer:
-    """What a factor model says of hidden cells, (number of the matrix, row, column)."""
-    number, rows, columns = problem.coords.T
-    one = cell.model in ("pca", "fa")
-    views = range(1 if one else len(problem.train))
-    filled = [model.predict_missing(*(() if one else (m,)), return_std=True) for m in views]
-    mean = np.array([filled[m][0][i, j] for m, i, j in zip(number, rows, columns, strict=True)])
-    chosen = "" if isinstance(model, Standardised) else str(model.method)
-    if cell.observed == "labels":
-        return Answer(mean, None, chosen)
-    sd = np.array([filled[m][1][i, j] for m, i, j in zip(number, rows, columns, strict=True)])
-    return Answer(mean, ndtr((problem.y - mean) / np.maximum(sd, np.finfo(float).tiny)), chosen)
 
 
 GRACE = 1.5  # times the CPU seconds, plus a minute: what a child may take by the clock
@@ -221,8 +210,9 @@ MEASURED = ("score", "constant", "truth", "coverage_50", "coverage_90", "ece", "
 COLUMNS = (*KEY, "status", *MEASURED, "n_train", "n_test", "chosen", "warnings")
 
 
-def measured(cell: Cell, name: str, seed: int) -> Record:
+def measured(cell: Cell | str, name: str, seed: int) -> Record:
     """Make the problem, fit, and score: what the child does."""
+    cell = GRID[cell] if isinstance(cell, str) else cell
     problem = cell.make(seed)
     warm_up(cell)
     with warnings.catch_warnings(record=True) as said:
@@ -241,13 +231,9 @@ def measured(cell: Cell, name: str, seed: int) -> Record:
     return record | {"warnings": " | ".join(sorted(said_once))}
 
 
-def measured_by_name(cell: str, name: str, seed: int) -> Record:
-    return measured(GRID[cell], name, seed)
-
-
 def record_of(cell: str, name: str, seed: int, seconds: float, gigabytes: float) -> Record:
     """What came of a fit, or why nothing did."""
-    outcome = in_child(measured_by_name, (cell, name, seed), seconds, gigabytes)
+    outcome = in_child(measured, (cell, name, seed), seconds, gigabytes)
     return {"cell": cell, "fit": name, "seed": seed, "status": outcome.status, **(outcome.value or {})}
 
 

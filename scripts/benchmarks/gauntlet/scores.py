@@ -99,7 +99,14 @@ def judged(records: Sequence[Record], others: Sequence[Record] = (), grid: dict[
         if rivals:
             first = min(rivals, key=lambda r: r["score"])
             about |= {"best": first["score"], "oracle": first["fit"]}
-        result.append(about | _compared(about))
+        score, best, truth = about.get("score"), about["best"], about.get("truth")
+        if about["status"] != "ok" or score is None:  # a fit that ended badly
+            about |= {"score": None, "regret": float("inf"), "above_truth": None, "above_constant": float("inf")}
+        else:
+            about["regret"] = None if best is None else regret(cell.observed, score, best)
+            about["above_truth"] = None if truth is None else regret(cell.observed, score, truth)
+            about["above_constant"] = above_constant(score, about["constant"])
+        result.append(about)
     return result
 
 
@@ -111,19 +118,6 @@ def kind_of(cell: Cell) -> str:
     if cell.real or cell.model == "cp":
         return REAL if cell.real else f"tensors of {cell.observed}"
     return "simulated streams of all three" if cell.model == "stream" else "matrices with gaps"
-
-
-def _compared(about: Record) -> Record:
-    """Differences to the oracle, the truth and the constant model; of a fit that ended badly, infinite ones."""
-    kind, score = about["observed"], about.get("score")
-    if about["status"] != "ok" or score is None:
-        return {"score": None, "regret": float("inf"), "above_truth": None, "above_constant": float("inf")}
-    best, truth, constant = about["best"], about.get("truth"), about["constant"]
-    return {
-        "regret": None if best is None else regret(kind, score, best),
-        "above_truth": None if truth is None else regret(kind, score, truth),
-        "above_constant": above_constant(score, constant),
-    }
 
 
 def worse_than_constant(cells: Sequence[Record]) -> list[Record]:

@@ -24,19 +24,8 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripts.benchmarks import heldout
-from scripts.benchmarks.common import (
-    Row,
-    check_words,
-    numbers,
-    paper_model,
-    parser,
-    report,
-    row,
-    say,
-    with_settings,
-    words,
-)
+from scripts.benchmarks import common, heldout
+from scripts.benchmarks.common import Row, parser, row, say
 from scripts.benchmarks.heldout import LABELLED, SHAPES, Split, inner, splits
 from scripts.benchmarks.peers import ENVIRONMENT, SAMPLERS, PeerSetting, prepare, sample
 from tensorcep import CPClassifier, CPRegressor
@@ -111,8 +100,8 @@ def estimator(split: Split, setting: Setting, seed: int, sweeps: int | None) -> 
             chosen["interactions"] = {name: int(n) for name, n in ranks.items()} or setting.interactions
     cls = CPClassifier if labelled else CPRegressor
     if setting.method == "paper":
-        return paper_model(cls, **chosen)
-    return cls(**with_settings(cls, chosen))
+        return common.paper_model(cls, **chosen)
+    return cls(**common.with_settings(cls, chosen))
 
 
 def described(model: Any, setting: Setting) -> dict[str, Any]:
@@ -184,22 +173,22 @@ def measured(data: str, names: list[str], options: argparse.Namespace) -> list[R
 def main(arguments: list[str] | None = None) -> None:
     p = parser(__doc__, data="alog,enron,dblp", folds="1,2,3,4,5", methods="default", ranks=None, sweeps=None, seed=0)
     p.add_argument("--seeds", type=int, default=1, help="seeds of each fit, --seed the first (default: %(default)s)")
-    p.add_argument("--priors", type=words("fixed", "learned", "ard"), help="between commas (default: its own)")
+    p.add_argument("--priors", type=common.words("fixed", "learned", "ard"), help="between commas (default: its own)")
     text = "words or main=1:pair=3:cp=3, between commas (default: its own)"
-    p.add_argument("--interactions", type=words(), help=text)
-    p.add_argument("--ensembles", type=numbers, help="numbers of fits that are mixed (default: its own)")
+    p.add_argument("--interactions", type=common.words(), help=text)
+    p.add_argument("--ensembles", type=common.numbers, help="numbers of fits that are mixed (default: its own)")
     p.add_argument("--inner", action="store_true", help="score held-out training entries")
     p.add_argument("--entries", type=int, help="take only so many training entries")
     p.add_argument("--sets", type=int, default=50, help="test sets of DBLP (default: %(default)s)")
     p.add_argument("--environment", type=Path, default=ENVIRONMENT, help="folder of the peers (default: %(default)s)")
     options = p.parse_args(arguments)
-    check_words(p, options, data=SHAPES, methods=("default", "paper", "all", *METHODS, *PEER_NAMES))
+    common.check_words(p, options, data=SHAPES, methods=("default", "paper", "all", *METHODS, *PEER_NAMES))
     rows: list[Row] = []
     names = [word for name in options.methods for word in (["default", *METHODS] if name == "all" else [name])]
     for data in options.data:
         rows += measured(data, list(dict.fromkeys(names)), options)
     averages = heldout.summary(rows)
-    report([*rows, *averages], options.json, heldout.tables(averages))
+    common.report([*rows, *averages], options.json, heldout.tables(averages))
 
 
 if __name__ == "__main__":

@@ -40,11 +40,6 @@ ESTIMATORS: dict[str, tuple[Any, dict[str, Any]]] = {
 VARIANTS = {"cep-averaged": "cep", "wopt-ridge": "wopt"}  # methods with settings of their own
 
 
-def latent_of(simulated: CPSimulation, coords: np.ndarray) -> np.ndarray:
-    rows = [factor[column] for factor, column in zip(simulated.factors, coords.T, strict=True)]
-    return np.asarray(simulated.intercept + np.prod(rows, axis=0).sum(axis=1))
-
-
 def interval_scores(model: Any, coords: np.ndarray, truth: np.ndarray, coverage: float) -> dict[str, float]:
     """Coverage, mean width and error of the intervals, and the mean square of the standardised error."""
     mean, variance = model.predict_latent(coords)
@@ -86,7 +81,8 @@ def measure(likelihood: str, names: list[str], seed: int, options: argparse.Name
             continue
         seconds = time.perf_counter() - begin
         for kind, coords in cells.items():
-            truth = latent_of(simulated, coords)
+            factors = [factor[column] for factor, column in zip(simulated.factors, coords.T, strict=True)]
+            truth = np.asarray(simulated.intercept + np.prod(factors, axis=0).sum(axis=1))
             theta = np.full(len(truth), simulated.theta)
             y = LIKELIHOODS[likelihood].sample(np.random.default_rng(seed), truth, theta)
             found = {"log_score": float(np.mean(model.log_score(coords, y)))}

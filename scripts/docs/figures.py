@@ -1,19 +1,35 @@
-"""Figures of the explanation: what each way of fitting approximates, on problems small enough to be solved exactly."""
+"""Figures of the pages, each drawn once and kept until this file changes: how a fit is run, and what ways of fitting
+approximate, on problems small enough to be solved exactly.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from scripts.docs.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, panels
 from scripts.docs.measured import figures
+
+# Okabe and Ito's colours, which colour-blind readers tell apart; styles of lines differ as well.
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"
 
 GRID = np.linspace(-8.0, 8.0, 4001)
 STEP = GRID[1] - GRID[0]
 UV = np.linspace(-3.0, 3.0, 241)
+
+
+def panels(n: int = 1, width: float = 7.0, height: float = 3.2, **options: Any) -> Any:
+    """A figure of n panels side by side, and its axes."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, n, figsize=(width, height), layout="constrained", **options)
+    for ax in axes if n > 1 else [axes]:
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
 
 
 def moments(density: np.ndarray) -> tuple[float, float]:
@@ -213,10 +229,60 @@ def cp_model() -> Any:
     return figure
 
 
-FIGURES = {
-    draw.__name__: draw
-    for draw in (
-        *(cp_model, cep_conditional, ep_tilted, lp_mode, vmp_product, gibbs_product, qp_wasserstein),
-        engine_coverage,
-    )
-}
+def default_fit() -> Any:
+    """From entries to the policy that runs a fit."""
+    from matplotlib.patches import FancyBboxPatch
+
+    figure, ax = panels(width=9.0, height=5.6)
+    ax.set(xlim=(0, 100), ylim=(0, 62))
+    ax.axis("off")
+
+    def box(x: float, y: float, width: float, text: str, colour: str, height: float = 10.0) -> None:
+        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=9, linespacing=1.4)
+        corners = {"boxstyle": "round,pad=0,rounding_size=1.2", "facecolor": "none", "edgecolor": colour}
+        ax.add_patch(FancyBboxPatch((x, y), width, height, linewidth=1.6, **corners))
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], text: str = "") -> None:
+        ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": GREY, "shrinkA": 0, "shrinkB": 0})
+        if text:
+            ax.text((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 + 1.0, text, fontsize=8, color=GREY, ha="center")
+
+    box(0, 50, 26, "entries, and what\nthe user said", GREY)
+    box(36, 50, 28, "by rule: method, rank, prior,\ncolumns, sweeps", BLUE)
+    box(72, 50, 28, "quick fits without some entries:\ncolumns, noise, power", ORANGE)
+    arrow((26, 55), (36, 55))
+    arrow((64, 55), (72, 55), "open")
+    columns = [(0, PURPLE), (27, GREEN), (54, BLUE), (81, GREY)]
+    policies = [
+        ("gibbs, pg-gibbs", "three quick fits;\nchains start at the best;\nburn-in in fewer columns?"),
+        ("vmp, pg-vb, cep, laplace", "one quick fit;\nthe method goes on from it,\ntried without a tenth first"),
+        ("prior or init of the user", "spectra and random starts;\nthe best goes on"),
+        ("wopt", "spectra; weight of\nthe prior by\nentries left out"),
+    ]
+    for (x, colour), (name, what) in zip(columns, policies, strict=True):
+        width = 19 if x == 81 else 25
+        arrow((86 if x == 81 else min(86, 78 + x / 8), 50), (x + width / 2, 39))
+        box(x, 20, width, f"{name}\n\n{what}", colour, height=19)
+        arrow((x + width / 2, 20), (min(max(x + width / 2, 24), 76), 11))
+    box(20, 1, 60, "posterior, and a record of what decided: rank_, interactions_, noise_, power_,\n"
+        "diagnostics_ (weights of chains and quick fits, scores of entries left out)", GREY)  # fmt: skip
+    return figure
+
+
+DRAWN = (cp_model, default_fit, cep_conditional, ep_tilted, lp_mode, vmp_product, gibbs_product, qp_wasserstein)
+FIGURES = {draw.__name__: draw for draw in (*DRAWN, engine_coverage)}
+
+
+def file_of(name: str, cache: Path) -> Path:
+    """The svg file of a figure, drawn if it is not there yet; the same bytes every time."""
+    import matplotlib as mpl
+    from matplotlib import pyplot as plt
+
+    file = cache / f"{name}-{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}.svg"
+    if not file.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        figure = FIGURES[name]()
+        with mpl.rc_context({"svg.hashsalt": "tensorcep", "svg.fonttype": "path"}):
+            figure.savefig(file, metadata={"Date": None}, facecolor="white")
+        plt.close(figure)
+    return file
