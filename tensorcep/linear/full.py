@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 from tensorcep.core.loop import Run
 from tensorcep.ep.gaussian import EPResult, GaussianEP
 from tensorcep.ep.sites import Sites
-from tensorcep.likelihoods.base import log_density
 from tensorcep.linear.problem import GLMPosterior, GLMProblem
 from tensorcep.linear.settings import EP, IS
 
@@ -72,10 +71,12 @@ def fit_is(problem: GLMProblem, settings: IS, max_iter: int, tol: float) -> Run:
     rng = np.random.default_rng(problem.seed)
     draws = mean + rng.standard_normal((settings.n_draws, len(mean))) @ np.linalg.cholesky(cov).T
     log_weight = _log_normal(draws, problem.prior_mean, prior_cov) - _log_normal(draws, mean, cov)
-    theta, n = problem.likelihood.default_theta, len(problem.y)
+    n = len(problem.y)
     for first in range(0, len(draws), BATCH):
         f = (problem.X @ draws[first : first + BATCH].T).T
-        value, _, _ = log_density(problem.likelihood.loglik, np.tile(problem.y, len(f)), f.ravel(), theta)
+        value, d1, d2 = np.empty((3, f.size))
+        theta = np.full(f.size, problem.likelihood.default_theta)
+        problem.likelihood.loglik(np.tile(problem.y, len(f)), np.ascontiguousarray(f).ravel(), theta, value, d1, d2)
         log_weight[first : first + BATCH] += value.reshape(len(f), n).sum(axis=1)
     total = float(logsumexp(log_weight))
     weight = np.exp(log_weight - total)
