@@ -283,7 +283,7 @@ def test_wopt_of_labels_predicts_better_than_a_constant_and_says_how_well():
 @each("best", WEIGHTS)
 def test_the_weight_of_a_prior_is_the_one_that_predicts_best(monkeypatch, best):
     """Whichever it is, where others are worse the farther they are from it; entries that tell nothing find one, too."""
-    plan, asked = Plan(*[None] * 5)._replace(engine=Engine(None, WOPT())), []
+    plan, asked = Plan(*[None] * len(Plan._fields))._replace(engine=Engine(None, WOPT())), []
 
     def scored(plan, place, afresh):
         weight = plan.engine.settings.prior_weight
