@@ -54,7 +54,8 @@ def why_unable(
     usual = [(one, SETTINGS[one](), lacking(SETTINGS[one](), capability)) for one in able if one != name]
     others = ", ".join(repr(record.set_params(**needed) if needed else one) for one, record, needed in usual)
     ways = [listed(others_needed), instead, f"one of the methods [{others}]" if others else ""]
-    return f"method {name!r}{given} {cannot}; use {', or '.join(filter(None, ways))}"
+    use = ", or ".join(filter(None, ways))
+    return f"method {name!r}{given} {cannot}" + (f"; use {use}" if use else "")
 
 
 def refuse_unable(method: str | Settings, capability: str, cannot: str, *rest: Any, **how: Any) -> None:

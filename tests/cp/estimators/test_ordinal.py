@@ -168,6 +168,16 @@ def test_rows_without_entries_have_the_probabilities_of_the_prior():
     np.testing.assert_allclose(p.sum(), 1.0)
 
 
+@pytest.mark.filterwarnings("ignore:.*their prior is used")
+def test_later_times_have_probabilities_of_their_forecast():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=["user", "item", "day"])
+    model = new(prior={"day": tc.Series()}, shape=None).fit(frame, y)
+    later = frame.head(5).assign(day=[SHAPE[2] + 2, SHAPE[2] + 3, 0, SHAPE[2], 1])
+    expected = model.predict_proba(later) @ model.classes_
+    np.testing.assert_allclose(expected, model.expected_value(later), rtol=1e-12)
+
+
 KINDS = {
     "text": np.array(["a", "b", "c", "d"]),
     "numbers": np.array([-2, 0, 5, 9]),

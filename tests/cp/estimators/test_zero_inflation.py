@@ -47,6 +47,11 @@ def fitted(name, share=0.3, **params):
     return new(name, **params).fit(X[:N], y[:N])
 
 
+def test_what_no_method_can_is_refused_without_naming_another():
+    with pytest.raises(ValueError, match=r"method 'vmp' draws no chains, as chain_diagnostics needs\.$"):
+        fitted("vmp").chain_diagnostics(simulated()[0][:3])
+
+
 @EVERY
 def test_share_is_found_and_predictions_are_better_and_calibrated(name):
     X, y = (part[N:] for part in simulated(0.3, METHODS[name][1] == "negbinomial"))
