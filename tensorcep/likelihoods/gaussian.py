@@ -78,6 +78,22 @@ def _first_guess(q_normal, mean, sd):
 
 
 @kernel
+def _mixture_at(x, mean, inv_sd):
+    """Distribution function of the mixture at x, its density, and the density's slope."""
+    below, density, slope = 0.0, 0.0, 0.0
+    for c in range(len(mean)):
+        z = (x - mean[c]) * inv_sd[c]
+        bell = exp(-0.5 * z * z)
+        tail = upper_tail(abs(z), bell)
+        other = 1.0 - tail
+        below += other if z > 0.0 else tail
+        phi = bell * inv_sd[c]
+        density += phi
+        slope -= phi * z * inv_sd[c]
+    return below / len(mean), INV_SQRT_2PI * density / len(mean), INV_SQRT_2PI * slope / len(mean)
+
+
+@kernel
 def solve_mixture(q, mean, sd, inv_sd, q_normal, x):
     """x[n] = the q-quantile of the mixture of N(mean[n, c], sd[n, c]^2) over c, by Halley's steps within a bracket.
 
@@ -93,18 +109,7 @@ def solve_mixture(q, mean, sd, inv_sd, q_normal, x):
             narrowest = min(narrowest, widths[c])
         close = QUANTILE_TOL * narrowest
         for _ in range(QUANTILE_STEPS):
-            below, density, slope = 0.0, 0.0, 0.0  # distribution function, density, and the density's slope there
-            for c in range(len(widths)):
-                z = (now - mean[n, c]) * inverse[c]
-                bell = exp(-0.5 * z * z)
-                tail = upper_tail(abs(z), bell)
-                other = 1.0 - tail
-                below += other if z > 0.0 else tail
-                phi = bell * inverse[c]
-                density += phi
-                slope -= phi * z * inverse[c]
-            C = len(widths)
-            below, density, slope = below / C, INV_SQRT_2PI * density / C, INV_SQRT_2PI * slope / C
+            below, density, slope = _mixture_at(now, mean[n], inverse)
             excess = below - q
             if excess > 0.0:
                 high = now
