@@ -132,10 +132,6 @@ def label_scores(split: Split, p: np.ndarray) -> dict[str, float]:
     }
 
 
-def value_scores(split: Split, mean: np.ndarray) -> dict[str, float]:
-    return {"rmse": rmse(split.held.y, mean)}
-
-
 def probability_below(y: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Probability below each value among draws (S, n) of it, ties broken at random: uniform if calibrated.
 
@@ -169,8 +165,8 @@ def model_scores(model: Any, split: Split) -> dict[str, float]:
     held = split.held
     if split.data in LABELLED:
         return label_scores(split, model.predict_proba(held.coords)[:, 1])
-    found = value_scores(split, model.predict(held.coords))
-    found["log_score"] = float(np.mean(model.log_score(held.coords, held.y)))
+    score = float(np.mean(model.log_score(held.coords, held.y)))
+    found = {"rmse": rmse(held.y, model.predict(held.coords)), "log_score": score}
     if not model.has_uncertainty():
         return found
     found["coverage_90"] = coverage(held.y, *model.predict_interval(held.coords, 0.9).T)

@@ -19,7 +19,8 @@ SOURCES = ROOT / "notebooks" / "site"
 
 
 def stage(target: Path) -> None:
-    """Copy the sources, and write the pages that are made from the package, from data and from code."""
+    """Copy the sources, write the pages made from package, data and code, and draw what they name as figures/*.svg."""
+    from scripts.docs.figures import file_of
     from scripts.docs.measured import write_measured
     from scripts.docs.reference import write_reference
 
@@ -33,7 +34,11 @@ def stage(target: Path) -> None:
     write_reference(target)
     write_measured(target)
     quote_docstrings(target)
-    draw_named_figures(target, cache=target.parent / "figures")
+    pages = [path.read_text(encoding="utf-8") for path in target.rglob("*.md")]
+    named = {name for text in pages for name in re.findall(r"figures/(\w+)\.svg", text)}
+    (target / "figures").mkdir(exist_ok=True)
+    for name in sorted(named):
+        shutil.copy(file_of(name, target.parent / "figures"), target / "figures" / f"{name}.svg")
 
 
 def quote_docstrings(target: Path) -> None:
@@ -47,17 +52,6 @@ def quote_docstrings(target: Path) -> None:
     for path in target.rglob("*.md"):
         text = path.read_text(encoding="utf-8")
         path.write_text(re.sub(r"^\{docstring\} (\S+)$", quoted, text, flags=re.MULTILINE), encoding="utf-8")
-
-
-def draw_named_figures(target: Path, cache: Path) -> None:
-    """Draw every figure that a page names as figures/NAME.svg."""
-    from scripts.docs.figures import file_of
-
-    pages = [path.read_text(encoding="utf-8") for path in target.rglob("*.md")]
-    names = {name for text in pages for name in re.findall(r"figures/(\w+)\.svg", text)}
-    (target / "figures").mkdir(exist_ok=True)
-    for name in sorted(names):
-        shutil.copy(file_of(name, cache), target / "figures" / f"{name}.svg")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -35,7 +35,6 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import GammaNoise, Result
-from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
@@ -108,16 +107,6 @@ def load(data: str, fold: int, rank: int, likelihood: str, stream: str = "cep") 
     return Fold(problem, test_coords + offsets(shape)[:-1], test_y)
 
 
-def published_auc(fold: Fold, belief: Components, f: np.ndarray) -> float:
-    """AUC of the published score: f over the root of one plus the sum over the product of the covariances."""
-    _, cov = belief.moments()
-    product = np.ones_like(cov[fold.test_rows[:, 0]])
-    for k in range(fold.test_rows.shape[1]):
-        product *= cov[fold.test_rows[:, k]]
-    spread = unpack(product, fold.problem.rank).sum(axis=(1, 2))
-    return auc(fold.test_y, f / np.sqrt(1.0 + spread))
-
-
 def scores(fold: Fold, result: Result) -> dict[str, float]:
     """Metrics on the test entries; the AUC of the predicted probability where the published one is undefined."""
     likelihood = fold.problem.likelihood
@@ -126,8 +115,11 @@ def scores(fold: Fold, result: Result) -> dict[str, float]:
         return {"rmse": rmse(fold.test_y, latent(belief, fold.test_rows)[0])}
     if belief.cov is not None and likelihood.name == "probit":
         f, v = latent(belief, fold.test_rows)
-        found = auc(fold.test_y, f / np.sqrt(1.0 + v))
-        return {"auc": published_auc(fold, belief, f), "auc_latent_variance": found}
+        # the published score has the sum over the product of the covariances in place of the latent variance
+        product = np.prod([belief.moments()[1][rows] for rows in fold.test_rows.T], axis=0)
+        spread = unpack(product, fold.problem.rank).sum(axis=(1, 2))
+        each = {"auc": spread, "auc_latent_variance": v}
+        return {name: auc(fold.test_y, f / np.sqrt(1.0 + own)) for name, own in each.items()}
     p, _ = observed_moments(likelihood, belief, fold.test_rows)
     return {"auc": auc(fold.test_y, p)}
 

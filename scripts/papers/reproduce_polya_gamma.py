@@ -98,10 +98,8 @@ class Watch:
                 self.draws.append((sweep, expected_cells(self.link, chain).astype(np.float32)))
                 self.draws = [item for item in self.draws if item[0] > sweep // 5]
         if sweep in self.points:
-            if self.sampler:
-                found = np.mean([draw for _, draw in self.draws], axis=0, dtype=np.float64)
-            else:
-                found = expected_cells(self.link, state)
+            draws = [draw for _, draw in self.draws]
+            found = np.mean(draws, axis=0, dtype=np.float64) if draws else expected_cells(self.link, state)
             self.scores[sweep] = scores(self.data, found)
         return False
 

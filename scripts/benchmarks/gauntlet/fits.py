@@ -268,9 +268,6 @@ def read(path: Path) -> list[Record]:
     if tuple(rows.fieldnames or ()) != COLUMNS:
         wanted = f"{path} must have the columns {', '.join(COLUMNS)}"
         raise ValueError(f"{wanted}; got {rows.fieldnames}. Name another file.")
-    return [_typed(row) for row in rows]
-
-
-def _typed(row: dict[str, str]) -> Record:
-    numbers = {name: float(row[name]) if row[name] else None for name in (*MEASURED, "n_train", "n_test")}
-    return {**row, **numbers, "seed": int(row["seed"])}
+    named = (*MEASURED, "n_train", "n_test")
+    numbers = [{name: float(row[name]) if row[name] else None for name in named} for row in rows]
+    return [{**row, **own, "seed": int(row["seed"])} for row, own in zip(rows, numbers, strict=True)]

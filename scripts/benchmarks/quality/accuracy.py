@@ -31,6 +31,7 @@ from scripts.benchmarks.peers import ENVIRONMENT, SAMPLERS, PeerSetting, prepare
 from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.metrics import rmse
 
 LIKELIHOODS = {True: ("probit", "logit"), False: ("gaussian",)}
 PEER_NAMES = tuple(f"{peer}{which}" for peer in SAMPLERS for which in ("", "-default"))
@@ -67,7 +68,8 @@ def measure_peer(python: Path, name: str, split: Split, setting: PeerSetting, se
     noise = None if labels or peer == "myfm" else f"precision {setting.precision or 5.0}"
     about: dict[str, Any] = {"data": split.data, "fold": split.fold, "method": name, "rank": setting.rank, "seed": seed}
     about |= {"noise": noise} | ({"inner": 1} if held_out else {})
-    scored = (heldout.label_scores if labels else heldout.value_scores)(split, found["predicted"])
+    mean = found["predicted"]
+    scored = heldout.label_scores(split, mean) if labels else {"rmse": rmse(split.held.y, mean)}
     if "observations" in found:
         scored["log_score"] = float(found["log_density"].mean())
         draws = found["observations"]

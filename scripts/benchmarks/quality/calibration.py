@@ -40,14 +40,6 @@ ESTIMATORS: dict[str, tuple[Any, dict[str, Any]]] = {
 VARIANTS = {"cep-averaged": "cep", "wopt-ridge": "wopt"}  # methods with settings of their own
 
 
-def interval_scores(model: Any, coords: np.ndarray, truth: np.ndarray, coverage: float) -> dict[str, float]:
-    """Coverage, mean width and error of the intervals, and the mean square of the standardised error."""
-    mean, variance = model.predict_latent(coords)
-    error, sd, z = np.abs(truth - mean), np.sqrt(variance), float(ndtri(0.5 + 0.5 * coverage))
-    found = {"coverage": np.mean(error <= z * sd), "width": np.mean(2.0 * z * sd), "rmse": np.sqrt(np.mean(error**2))}
-    return {name: float(value) for name, value in {**found, "z2": np.mean((error / sd) ** 2)}.items()}
-
-
 def fit(name: str, rank: int, likelihood: str, simulated: CPSimulation, seed: int, options: argparse.Namespace) -> Any:
     """The fitted model of one method; a sampler gets sweeps of its own number."""
     method, (estimator, how) = VARIANTS.get(name, name), ESTIMATORS[likelihood]
@@ -85,11 +77,13 @@ def measure(likelihood: str, names: list[str], seed: int, options: argparse.Name
             truth = np.asarray(simulated.intercept + np.prod(factors, axis=0).sum(axis=1))
             theta = np.full(len(truth), simulated.theta)
             y = LIKELIHOODS[likelihood].sample(np.random.default_rng(seed), truth, theta)
-            found = {"log_score": float(np.mean(model.log_score(coords, y)))}
+            mean, variance = model.predict_latent(coords)
+            error, z = np.abs(truth - mean), float(ndtri(0.5 + 0.5 * options.coverage))
+            found = {"log_score": np.mean(model.log_score(coords, y)), "rmse": np.sqrt(np.mean(error**2))}
             if model.has_uncertainty():
-                found |= interval_scores(model, coords, truth, options.coverage)
-            else:
-                found["rmse"] = float(np.sqrt(np.mean((model.predict_latent(coords)[0] - truth) ** 2)))
+                sd = np.sqrt(variance)
+                found |= {"coverage": np.mean(error <= z * sd), "width": np.mean(2.0 * z * sd)}
+                found["z2"] = np.mean((error / sd) ** 2)
             about |= {"cells": kind, "sweep": model.n_iter_, "seconds": seconds}
             rows += [row(metric, value, **about) for metric, value in found.items()]
             said = ", ".join(f"{metric} {value:.4f}" for metric, value in found.items())
