@@ -66,13 +66,11 @@ def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], see
 
 
 def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """Signs (K, R) that make every factor but a component's first point up and leave each product as it is.
-
-    A factor points up if the squares of its positive values have the larger sum; plain sums of centred ones are 0.
-    """
+    """Signs (K, R) that make every factor but a component's first point up and leave each product as it is."""
     result = np.ones((len(factors), len(column_modes)))
     for r, modes in enumerate(column_modes):
         for k in modes[1:]:
+            # up: the squares of positive values have the larger sum; plain sums of centred ones are 0
             if np.sum(factors[k][:, r] * np.abs(factors[k][:, r])) < 0.0:
                 result[[modes[0], k], r] *= -1.0
     return result
@@ -85,18 +83,14 @@ def relevance(mean: np.ndarray, layout: RowLayout, variance: np.ndarray | None =
 
 
 def mean_squares(mean: np.ndarray, layout: RowLayout, variance: np.ndarray | None = None) -> np.ndarray:
-    """Mean square over all cells of what each column adds to the latent value, (R,).
-
-    Only rows with entries count, since the others hold what the prior says. Of a main effect it is the variance: its
-    mean is the level of all cells. With the variances of the rows it is what squares are on average, not of averages.
-    """
+    """Mean square over all cells of what each column adds to the latent value, (R,); of a main effect the variance."""
     squares = []
     for block in layout.blocks:
-        parts = layout.seen_parts(mean, block)
-        if len(parts) == 1:
+        parts = layout.seen_parts(mean, block)  # other rows hold what the prior says
+        if len(parts) == 1:  # the mean is the level of all cells
             parts = [parts[0] - parts[0].mean(axis=0)]
         found = column_norms(parts) ** 2
-        if variance is not None:
+        if variance is not None:  # what squares are on average, not of averages
             found += np.stack([np.mean(variance[layout.seen[k], block.columns], axis=0) for k in block.modes])
         squares.append(found.prod(axis=0))
     return np.concatenate(squares)
@@ -119,23 +113,17 @@ def standard_form(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
     """A copy of draws (n, n_rows, R) in the one form that all with the same latent values share.
 
     The latent value does not change when components are exchanged, when the signs or scales of a component's modes move
-    between them, when a matrix factorisation is rotated, or when constants move between main effects and pairs. In the
-    standard form
-
-    * main effects are centred, and the constants of pairs join them; what is left is in the first mode's main effect;
-    * a part of two modes, a matrix U V', has its singular vectors for columns;
-    * a component has the same root mean square in all its modes.
-
-    Only rows with entries count in all this; the others follow. The latent values of rows with entries stay what they
-    are. Order and signs are a reference's (`reference_from`).
+    between them, when a matrix factorisation is rotated, or when constants move between main effects and pairs. Only
+    rows with entries count in all this; the others follow. The latent values of rows with entries stay what they are.
+    Order and signs are a reference's (`reference_from`).
     """
     draws = np.array(draws, dtype=float)
     if any(len(block.modes) == 1 for block in layout.blocks):
         _give_constants(draws, layout)
     for block in layout.blocks:
         if len(block.modes) == 2:
-            # with U = Q R, V = P S and R S' = A d B' the vectors, times roots of values, are U (S' B / sqrt(d)) and
-            # V (R' A / sqrt(d))
+            # a matrix U V' has its singular vectors for columns: with U = Q R, V = P S and R S' = A d B' these, times
+            # roots of values, are U (S' B / sqrt(d)) and V (R' A / sqrt(d))
             left, right = (np.asarray(np.linalg.qr(part, mode="r")) for part in layout.seen_parts(draws, block))
             A, d, Bt = np.linalg.svd(left @ transposed(right), full_matrices=False)
             there = d > NO_RANK * np.maximum(d[..., :1], TINY)
@@ -145,7 +133,7 @@ def standard_form(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
                 turned = part @ turn
                 part[...] = 0.0
                 part[..., : turned.shape[-1]] = turned
-        elif len(block.modes) > 2:
+        elif len(block.modes) > 2:  # the same root mean square in all modes
             scales = _scales(layout.seen_parts(draws, block))
             for part, scale in zip(layout.parts(draws, block), scales, strict=True):
                 part *= scale[..., None, :]
@@ -153,10 +141,7 @@ def standard_form(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
 
 
 def _give_constants(draws: np.ndarray, layout: RowLayout) -> None:
-    """Centre both sides of pairs, and main effects; what they lose goes to main effects, in the end to the first.
-
-    (U + 1 u')(V + 1 v')' = U V' + (U v) 1' + 1 (V u)' + u'v.
-    """
+    """Centre both sides of pairs, and main effects; what they lose goes to main effects, in the end to the first."""
     main = {}
     for block in layout.blocks:
         if len(block.modes) == 1:
@@ -166,7 +151,7 @@ def _give_constants(draws: np.ndarray, layout: RowLayout) -> None:
             main[block.modes[0]] = part[..., 0]
     level = np.zeros((len(draws), 1))
     for block in layout.blocks:
-        if len(block.modes) == 2:
+        if len(block.modes) == 2:  # (U + 1 u')(V + 1 v')' = U V' + (U v) 1' + 1 (V u)' + u'v
             means = [draws[:, layout.seen[k], block.columns].mean(axis=1, keepdims=True) for k in block.modes]
             level += (means[0] * means[1]).sum(axis=2)
             for k, part, mean, other in zip(block.modes, layout.parts(draws, block), means, means[::-1], strict=True):
@@ -226,25 +211,17 @@ def aligned(draws: np.ndarray, reference: np.ndarray, layout: RowLayout) -> np.n
             left, _, right = np.linalg.svd(sum(transposed(here) @ there for here, there in pairs))
             for part in layout.parts(draws, block):
                 part[...] = part @ (left @ right)
-        elif len(block.modes) > 2:
-            _match(draws, reference, layout, block)
+        elif len(block.modes) > 2:  # by the order and signs with which each component is most like its namesake
+            cosines = _cosines(draws, reference, layout, block)
+            order = np.stack([linear_sum_assignment(one, maximize=True)[1] for one in cosines.prod(axis=0)])
+            cosines = np.take_along_axis(cosines, order[None, :, :, None], axis=3)[..., 0]
+            sign = np.where(cosines < 0.0, -1.0, 1.0)
+            # a component keeps its sign: where an odd number of its modes points away, the one that says least stays so
+            odd, weakest = sign.prod(axis=0) < 0.0, np.abs(cosines).argmin(axis=0)
+            sign *= np.where(odd & (np.arange(len(sign))[:, None, None] == weakest), -1.0, 1.0)
+            for part, turn in zip(layout.parts(draws, block), sign, strict=True):
+                part[...] = np.take_along_axis(part, order[:, None, :], axis=2) * turn[:, None, :]
     return draws
-
-
-def _match(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> None:
-    """Exchange components, and turn the signs of their modes, so that each is as congruent with its namesake as can be.
-
-    A component keeps its sign: where an odd number of its modes points away from the reference, the one that says least
-    stays so.
-    """
-    cosines = _cosines(draws, reference, layout, block)
-    order = np.stack([linear_sum_assignment(one, maximize=True)[1] for one in cosines.prod(axis=0)])
-    cosines = np.take_along_axis(cosines, order[None, :, :, None], axis=3)[..., 0]
-    sign = np.where(cosines < 0.0, -1.0, 1.0)
-    odd, weakest = sign.prod(axis=0) < 0.0, np.abs(cosines).argmin(axis=0)
-    sign *= np.where(odd & (np.arange(len(sign))[:, None, None] == weakest), -1.0, 1.0)
-    for part, turn in zip(layout.parts(draws, block), sign, strict=True):
-        part[...] = np.take_along_axis(part, order[:, None, :], axis=2) * turn[:, None, :]
 
 
 def _cosines(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, block: ColumnBlock) -> np.ndarray:
@@ -289,12 +266,7 @@ class Aligned(NamedTuple):
 
 
 def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
-    """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean.
-
-    Draws around different solutions can be fairly similar all the same, and their mean like none of them: like draws
-    are then more and more similar ones, until the latent values of their mean are those of all draws. If they never
-    are, the ones that come nearest are taken.
-    """
+    """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean."""
     spread = (np.arange(CANDIDATES) * len(draws) + len(draws) // 2) // CANDIDATES
     typical = _typical(draws[np.unique(spread)].astype(np.float64, copy=False), layout)
     # rows of cells at random, the same in every call, of rows with entries if there are
@@ -304,6 +276,7 @@ def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
     said = np.concatenate([_latent(part, cells) for part in _chunks(draws)])
     mean, variance = said.mean(axis=0), max(float(said.var(axis=0).mean()), TINY)
     groups: list[Aligned] = []
+    # draws around different solutions can be fairly similar all the same, and their mean like none of them
     for cosine in (FAIR, *STRICTER):
         reference = typical
         for _ in range(ROUNDS):
@@ -323,10 +296,8 @@ def _latent(draws: np.ndarray, cells: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: float) -> np.ndarray:
-    """The draws (n,) whose components have this cosine, on average, with the reference's; all if hardly any has.
-
-    Components that say next to nothing of the latent values do not count, as in `Aligned.unlike`.
-    """
+    """The draws (n,) whose components have this cosine, on average, with the reference's; all if hardly any has."""
+    # components that say next to nothing of the latent values do not count, as in `Aligned.unlike`
     weight = relevance(reference, layout) * layout.of_columns(lambda n: n > 1)
     found = [congruence(aligned(part, reference, layout), reference, layout) for part in _chunks(draws)]
     like: np.ndarray = np.concatenate(found) @ weight > layout.of_columns(lambda n: cosine**n) @ weight - NOTICED
@@ -379,11 +350,8 @@ def covariances(draws: np.ndarray, found: Aligned, layout: RowLayout) -> Iterato
 def moments_beside(
     draws: np.ndarray, new: Sequence[np.ndarray], found: Aligned, layout: RowLayout, at: slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (m, R) and covariance (m, R, R) of new rows, each draw of them turned as the draw of the others is.
-
-    `new` has rows (m, R) of each of the draws (n, n_rows, R), of which `found` tells what they have in common. The
-    layout is one with the new rows, which do not count as seen and stand `at` this place among all.
-    """
+    """Mean (m, R) and covariance (m, R, R) of new rows, each draw of them turned as the draw of the others is."""
+    # `new` has rows (m, R) of each of the draws (n, n_rows, R); in the layout they are not seen, and stand `at` a place
     chosen, R = np.flatnonzero(found.like), draws.shape[2]
     reference = np.concatenate([found.reference[: at.start], np.zeros(new[0].shape), found.reference[at.start :]])
     total, square = np.zeros(new[0].shape), np.zeros((len(new[0]), R, R))

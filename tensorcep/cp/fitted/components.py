@@ -14,7 +14,7 @@ from tensorcep.core.reporting import Summary, arviz_container
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.inputs.coordinates import labels_at, mode_of, names_of
+from tensorcep.cp.inputs.coordinates import coords_to_predict, labels_at, mode_of, names_of
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
 from tensorcep.entries.labels import column_names
@@ -94,7 +94,7 @@ def variance_explained(
     if X is None:
         return frame
     X, y = split_observed(names_of(fit.labels), X, y, modes, value)
-    rows = predict.cells_at(model, X)
+    rows = model.packed(coords_to_predict(fit.observation.without_extent(X), fit.labels))
     y = check_values(fit.observation.coded(y), len(rows), name="y")
     free = free_columns(fit.interactions, len(fit.shape))
     means = np.concatenate([fit.aligned.mean, np.where(free, 0.0, 1.0)])  # a row that is not known adds nothing

@@ -29,16 +29,14 @@ Term = tuple[tuple[int, ...], "int | None"]
 def terms_of_entry(
     belief: Components, layout: RowLayout, rows: np.ndarray, reference: np.ndarray
 ) -> tuple[list[Term], np.ndarray, np.ndarray]:
-    """The terms of the latent value at packed rows (K,), and their means and standard deviations.
-
-    Components of all modes of the rows `reference` (n_rows, R) say which of each component of the belief is which.
-    """
+    """The terms of the latent value at packed rows (K,), and their means and standard deviations."""
     terms: list[Term] = []
     means, variances = [], []
     for c in range(belief.size):
         found = _terms(belief.mean[c], None if belief.cov is None else belief.cov[c], layout, rows)
         for block in layout.blocks:
             if len(block.modes) > 2 and belief.size > 1:
+                # components of all modes are called as those which they resemble of the rows `reference` (n_rows, R)
                 order = best_order(belief.mean[c], reference, layout, block)
                 own = [(block.modes, r) for r in range(block.columns.start, block.columns.stop)]
                 found |= dict(zip(own, [found[own[i]] for i in order], strict=True))

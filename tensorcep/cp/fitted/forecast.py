@@ -31,11 +31,7 @@ class Placed(NamedTuple):
 
 
 def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
-    """The entries X among the rows of the belief.
-
-    Rows at other times are drawn by themselves, so that they do not depend on what else is asked for; with `joint`
-    those of one mode together.
-    """
+    """The entries X among the rows of the belief; those of a mode at other times are drawn together if `joint`."""
     fit = model.fit
     X = fit.observation.without_extent(X)
     belief, coords = fit.belief, coords_to_predict(X, fit.labels)
@@ -86,7 +82,7 @@ def _extended(
     own, cov = slice(*offsets(fit.posterior.shape)[k : k + 2]), belief.cov
     rows = belief.mean[:, own]
     if cov is None:
-        # the noise of a time is always the same
+        # the noise of a time is always the same, so that a row does not depend on what else is asked for
         keys = [int(np.float64(time + 0.0).view(np.uint64)) for time in times]
         size = (len(rows), rows.shape[2])
         noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)

@@ -17,16 +17,8 @@ import numpy as np
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.executor import threads_of
 from tensorcep.core.packing import diagonal, pack, unpack
-from tensorcep.cp.fitted.alignment import (
-    Aligned,
-    RowLayout,
-    align,
-    aligned_rows,
-    covariances,
-    layout_of,
-    reference_from,
-    relevance,
-)
+from tensorcep.cp.fitted import alignment
+from tensorcep.cp.fitted.alignment import Aligned, RowLayout
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.inputs.coordinates import packed_rows
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
@@ -47,13 +39,10 @@ MAJORITY, BEYOND = 0.5, 1.0
 
 
 class FittedRows(NamedTuple):
-    """The posterior of all rows, the same as predictions take it, with unknown rows, and the rows' labels.
-
-    Of a stream there is another class with these attributes, which makes them when somebody asks.
-    """
+    """The posterior of all rows and their labels; a stream has another class with these, made when somebody asks."""
 
     posterior: Result
-    belief: Components
+    belief: Components  # the same as predictions take it, with unknown rows
     labels: tuple[Labels | None, ...]
 
 
@@ -133,7 +122,7 @@ class FitResult:
     @property
     def layout(self) -> RowLayout:
         """Where the rows and columns of the factors are."""
-        return layout_of(self.shape, self.column_modes, self.posterior.seen)
+        return alignment.layout_of(self.shape, self.column_modes, self.posterior.seen)
 
     @property
     def column_modes(self) -> list[tuple[int, ...]]:
@@ -146,15 +135,14 @@ class FitResult:
         belief, layout = self.belief, self.layout
         rows, variance = belief.mean[:, : sum(self.shape)], np.zeros(())
         if belief.n_chains:
-            found = align(rows, layout)
+            found = alignment.align(rows, layout)
             self.warn_of_unlike(found)
             return found
         if belief.cov is not None:
             variance = belief.cov[0, : rows.shape[1], diagonal(rows.shape[2])].T
-        reference = rows[0] if belief.size == 1 else reference_from(rows[0], layout)
-        return Aligned(
-            reference, rows[0], np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2]), np.ones(1, dtype=bool)
-        )
+        reference = rows[0] if belief.size == 1 else alignment.reference_from(rows[0], layout)
+        variance, ones = np.broadcast_to(variance, rows[0].shape), np.ones(rows.shape[2])
+        return Aligned(reference, rows[0], variance, ones, np.ones(1, dtype=bool))
 
     def warn_of_unlike(self, found: Aligned) -> None:
         """Warn where draws do not agree on the components."""
@@ -183,7 +171,7 @@ class FitResult:
         """Some rows of draws (n, n_rows, R) of the factors, aligned where the belief has several components."""
         if self.belief.size == 1:
             return draws[:, rows]
-        return aligned_rows(draws, self.aligned.reference, self.layout, rows)
+        return alignment.aligned_rows(draws, self.aligned.reference, self.layout, rows)
 
     @cached_property
     def factors(self) -> list[np.ndarray]:
@@ -195,7 +183,7 @@ class FitResult:
         """Posterior covariances of the rows, (n_k, R, R) per mode."""
         belief, found, layout = self.belief, self.aligned, self.layout
         if belief.n_chains:
-            return list(covariances(belief.mean[:, : sum(self.shape)], found, layout))
+            return list(alignment.covariances(belief.mean[:, : sum(self.shape)], found, layout))
         if belief.cov is not None:
             return [unpack(belief.cov[0, own], self.posterior.rank) for own in layout.rows]
         return [np.zeros((own.stop - own.start, *2 * (self.posterior.rank,))) for own in layout.rows]
@@ -222,7 +210,7 @@ class FitResult:
     @property
     def relevance(self) -> np.ndarray:
         """Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance."""
-        return relevance(self.aligned.mean, self.layout)
+        return alignment.relevance(self.aligned.mean, self.layout)
 
 
 class FittedModel(NamedTuple):

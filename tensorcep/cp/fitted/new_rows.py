@@ -62,11 +62,8 @@ from tensorcep.priors.graph import Net
 
 
 def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
-    """A result with rows added at the end of a mode.
-
-    `parts` has the new rows for every component (member of a mixture, draw, or the only one): `Natural` in all columns
-    for posteriors, values (n, R) for draws and estimates.
-    """
+    """A result with rows added at the end of a mode, of which `parts` has those for every component of the belief."""
+    # `Natural` in all columns for posteriors, values (n, R) for draws and estimates
     end = int(offsets(result.shape)[mode + 1])
     if isinstance(result, Mixture):
         members = [_posterior(member, mode, end, own) for member, own in zip(result.members, parts, strict=True)]
@@ -91,13 +88,9 @@ def _posterior(member: Posterior, mode: int, end: int, new: Any) -> Posterior:
     n, dispersion = len(new.eta), member.dispersion
     if dispersion is not None and dispersion.mode == mode:
         dispersion = dispersion.of_new(n)
-    return member._replace(
-        shape=_longer(member.shape, mode, n),
-        Lam=np.insert(member.Lam, end, new.Lam, axis=0),
-        eta=np.insert(member.eta, end, new.eta, axis=0),
-        seen=np.insert(member.seen, end, np.ones(n, dtype=bool), axis=0),
-        dispersion=dispersion,
-    )
+    Lam, eta = np.insert(member.Lam, end, new.Lam, axis=0), np.insert(member.eta, end, new.eta, axis=0)
+    shape, seen = _longer(member.shape, mode, n), np.insert(member.seen, end, np.ones(n, dtype=bool), axis=0)
+    return member._replace(shape=shape, Lam=Lam, eta=eta, seen=seen, dispersion=dispersion)
 
 
 def _longer(shape: tuple[int, ...], mode: int, n: int) -> tuple[int, ...]:
@@ -182,14 +175,11 @@ def drawn_rows(
     likelihood: Likelihood,
     entries: NewEntries,
     prior: Natural,
-    says: np.ndarray,
+    says: np.ndarray,  # (2, N), weights and targets as of the draw before, at first zeros: becomes those of this one
     seed: int,
     executor: Executor,
 ) -> np.ndarray:
-    """One draw (n, R) of the new rows given the draw c of everything else.
-
-    `says` (2, N), weights and targets as of the draw before, at first zeros, becomes those of this one.
-    """
+    """One draw (n, R) of the new rows given the draw c of everything else."""
     known, by_row, free = known_of(belief, c, likelihood, entries), entries.by_row, entries.free
     order, precision = by_row.entry, np.ones(1)
     if not is_gaussian(likelihood, known.y):
@@ -328,10 +318,7 @@ def _latent(first: int, last: int, places: np.ndarray, mean: np.ndarray, cov: np
 
 
 def _expand(first: int, last: int, likelihood: Likelihood, known: Known, latent: np.ndarray, says: np.ndarray) -> None:
-    """Weight and target of the Gaussian in f that each entry first:last is about its latent value.
-
-    Zeros some of which are structural are a mixture, whose log curves upwards in places; there it counts as a line.
-    """
+    """Weight and target of the Gaussian in f that each entry first:last is about its latent value."""
     at = slice(first, last)
     y, theta, (m, v) = known.y[at], known.theta[at], latent[:, at]
     if known.cov is None:
@@ -339,7 +326,7 @@ def _expand(first: int, last: int, likelihood: Likelihood, known: Known, latent:
     else:
         value, slope, curve = tilted_moments(likelihood.tilted, y, m, v, theta)
         curve = -curve
-    if likelihood.zeros is not None:
+    if likelihood.zeros is not None:  # a mixture, whose log curves upwards in places; there it counts as a line
         present = presence(y, value, known.share)
         curve = present * (curve + (1.0 - present) * slope * slope)
         slope *= present
@@ -466,9 +453,7 @@ def _folded(model: FittedModel, entries: NewEntries, executor: Executor) -> list
     if belief.n_chains:
         seed = abs(int(model.spec.random_state)) if isinstance(model.spec.random_state, (int, np.integer)) else 0
         says = np.zeros((2, len(entries.y)))
-        return [
-            drawn_rows(belief, c, likelihood, entries, prior, says, seed, executor) for c, prior in enumerate(priors)
-        ]
+        return [drawn_rows(belief, c, likelihood, entries, own, says, seed, executor) for c, own in enumerate(priors)]
     estimate = isinstance(model.fit.posterior, PointEstimate)
     if estimate and not likelihood.is_gaussian:
         fail_value(f"transform of a fit by {method!r} needs real values without a limit; use method='vmp'.")
@@ -523,14 +508,8 @@ def with_rows(model: FittedModel, rows: NewRows) -> FitResult:
     labels = list(fit.labels)
     if rows.labels is not None and known is not None:
         labels[rows.mode] = known.extended(rows.labels.index)
-    grown = fit.with_posterior(
-        with_new_rows(fit.posterior, rows.mode, rows.parts),
-        labels=tuple(labels),
-        cells=cells,
-        sampled=sampled,
-        kept=None,
-        stream=None,
-    )
+    new = with_new_rows(fit.posterior, rows.mode, rows.parts)
+    grown = fit.with_posterior(new, labels=tuple(labels), cells=cells, sampled=sampled, kept=None, stream=None)
     return grown.changed(grown_from=(_digest(grown.posterior), own, *before))
 
 

@@ -15,16 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import digamma, logsumexp, ndtri
 
-from tensorcep.core.checks import (
-    check_fraction,
-    check_int,
-    check_random_state,
-    check_unmasked,
-    check_values,
-    fail_value,
-    warn_of_infinite,
-    warn_user,
-)
+from tensorcep.core import checks
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.fitted import Predictive
 from tensorcep.cp.fitted.forecast import placed
@@ -50,14 +41,11 @@ STRATA = 512
 
 
 def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (C, n) of the latent value at packed rows (n, K), in every component.
-
-    Gaussian rows count as independent; draws keep the dependence that the sampler found.
-    """
-    if belief.cov is None:
+    """Mean and variance (C, n) of the latent value at packed rows (n, K), in every component."""
+    if belief.cov is None:  # draws keep the dependence that the sampler found
         f = latent_of_points(belief.mean, rows)
         v = np.broadcast_to(0.0, f.shape)
-    else:
+    else:  # Gaussian rows count as independent
         rows = np.ascontiguousarray(rows)
         f, v = np.empty((2, belief.size, len(rows)))
         for c in range(belief.size):
@@ -69,14 +57,11 @@ def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray,
 
 
 def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The row that deviates and the time of entries at packed rows (n, K), (n,) each.
-
-    A row that the model does not know has a number of its own, and a time that it does not know is nan.
-    """
+    """The row that deviates and the time of entries at packed rows (n, K), (n,) each; nan is a time not known."""
     of: Any = belief.deviations
     packed, along = rows[:, of.modes[0]], rows[:, of.modes[1]]
     row, place, m = packed - of.first[0], along - of.first[1], len(of.times)
-    row = np.where((row >= 0) & (row < of.size), row, of.size + packed)
+    row = np.where((row >= 0) & (row < of.size), row, of.size + packed)  # each that is not known is another
     times = np.concatenate([of.times, belief.later, [np.nan]])
     place = np.where((place >= 0) & (place < m), place, along - belief.mean.shape[1] + len(belief.later) + m)
     return row, times[np.where((place >= 0) & (place < m + len(belief.later)), place, len(times) - 1)]
@@ -101,9 +86,7 @@ def given_at(
 
 def width_of(belief: Components) -> int:
     """Numbers of a cell's in a component, at most: one for each factor of its precision, where these differ."""
-    if belief.theta is None or belief.theta.uneven is None:
-        return 1
-    return max(NODES, -(-STRATA // belief.size))
+    return 1 if belief.theta is None or belief.theta.uneven is None else max(NODES, -(-STRATA // belief.size))
 
 
 def factors_of(shape: np.ndarray) -> np.ndarray:
@@ -121,11 +104,9 @@ def with_factors(likelihood: Likelihood, given: Given, factors: np.ndarray, shap
 
 
 def against(likelihood: Likelihood, factors: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    """What latent values move by as factors (L, C, n) of this shape (C, n) multiply a dispersion: 0 of anything else.
-
-    Entries tell the mean count r e^f, so that main effects of rows hold -log r. Of a row that is not known they are
-    those of a row of the mean log r, and its mean count does not depend on its r.
-    """
+    """What latent values move by as factors (L, C, n) of this shape (C, n) multiply a dispersion; 0 of all else."""
+    # entries tell the mean count r e^f, so that main effects of rows hold -log r; of a row that is not known they are
+    # those of a row of the mean log r, and its mean count does not depend on its r
     if likelihood.observes != "counts":
         return np.zeros_like(factors)
     return np.asarray(digamma(shape) - np.log(shape) - np.log(factors))
@@ -227,12 +208,9 @@ def observed_logpdf(
     y: np.ndarray,
     executor: Executor = ALONE,
     extent: OfEach = None,
-    moments: tuple[np.ndarray, np.ndarray] | None = None,
+    moments: tuple[np.ndarray, np.ndarray] | None = None,  # (n,) each: become what `latent` gives
 ) -> np.ndarray:
-    """Log predictive density or mass (n,) of observations y at packed rows (n, K).
-
-    `moments` (n,) each, if given, become the mean and variance of the latent value, as `latent` has them.
-    """
+    """Log predictive density or mass (n,) of observations y at packed rows (n, K)."""
     out = np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
@@ -290,15 +268,12 @@ def observed_quantiles(
     executor: Executor = ALONE,
     extent: OfEach = None,
 ) -> np.ndarray:
-    """Quantiles (n, Q) of a new observation at these levels (Q,).
-
-    Over several components they are those of the mixture, or of the pool of evenly spaced quantiles of all.
-    """
+    """Quantiles (n, Q) of a new observation at these levels (Q,)."""
     out = np.empty((len(rows), len(levels)))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
     several = belief.size > 1 or width_of(belief) > 1
-    pooled = likelihood.mixture_quantile is None and several
-    n = max(LEVELS_PER_DRAW, -(-LEVELS // belief.size)) if pooled else 1  # evenly spaced levels of each
+    pooled = likelihood.mixture_quantile is None and several  # of evenly spaced quantiles of all
+    n = max(LEVELS_PER_DRAW, -(-LEVELS // belief.size)) if pooled else 1
     evenly = (np.arange(n) + 0.5) / n
 
     def write(part: slice) -> None:
@@ -364,14 +339,10 @@ def _in_blocks(write: Callable[[slice], None], belief: Components, n: int, execu
 def draw(
     belief: Components, likelihood: Likelihood, n_draws: int | None, rng: np.random.Generator
 ) -> tuple[np.ndarray, EntryTheta, np.ndarray]:
-    """Draws of every row of the belief, (n_draws, n_rows, R), of the likelihood's parameter, and of which components.
-
-    A sampler's draws are taken as they are, without repetition where there are enough of them; n_draws=None takes them
-    all, in their order.
-    """
+    """Draws of every row of the belief, (n_draws, n_rows, R), of the likelihood's parameter, and which components'."""
     theta, C = theta_of(belief, likelihood), belief.size
     is_precision = likelihood.learns_precision
-    if belief.cov is None:
+    if belief.cov is None:  # draws as they are, without repetition where there are enough; n_draws=None takes them all
         which = np.arange(C) if n_draws is None else rng.choice(C, n_draws, replace=n_draws > C)
         return belief.mean[which], theta.of_points(which), which
     if n_draws is None:
@@ -395,10 +366,7 @@ NODES_OF_MEAN = 16
 
 
 def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, coverage: float) -> dict[str, np.ndarray]:
-    """What is known of the expected observations E[y | f] at packed rows (n, K): "mean", "sd", "lower" and "upper".
-
-    The ends of the interval are those of the latent value, as observations.
-    """
+    """What is known of the expected observations E[y | f] at packed rows (n, K): "mean", "sd", "lower" and "upper"."""
     mean, sd = np.empty(len(rows)), np.empty(len(rows))
     typical = None if belief.theta is None else belief.theta.averaged()
     at_ends, parameter_at_ends = with_parameter(likelihood, typical)
@@ -418,7 +386,7 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
     tail = 0.5 * (1.0 - coverage)
     theta = parameter_at_ends.of(rows)[0]
     ends = latent_quantiles(belief, rows, (tail, 1.0 - tail))
-    lower, upper = (_expected(at_ends, end, theta) for end in ends.T)
+    lower, upper = (_expected(at_ends, end, theta) for end in ends.T)  # ends of the latent value, as observations
     return {"mean": mean, "sd": sd, "lower": lower, "upper": upper}
 
 
@@ -427,12 +395,6 @@ def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.nd
     flat = np.ascontiguousarray(f).ravel()
     mean, _ = likelihood.predict(flat, np.zeros(flat.size), np.ascontiguousarray(theta).ravel())
     return np.asarray(mean).reshape(f.shape)
-
-
-def cells_at(model: FittedModel, X: Any) -> np.ndarray:
-    """Packed rows (n, K) of the entries X; unknown rows point at their mode's prior row."""
-    X = model.fit.observation.without_extent(X)
-    return model.packed(coords_to_predict(X, model.fit.labels))
 
 
 def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
@@ -461,7 +423,7 @@ def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> An
     if return_std:
         model.check_uncertain("return_std=True")
     mean, variance = observed(model, X, **extent)
-    warn_of_infinite(mean)
+    checks.warn_of_infinite(mean)
     return (mean, np.sqrt(variance)) if return_std else mean
 
 
@@ -469,7 +431,7 @@ def interval(model: FittedModel, X: Any, coverage: float, of_latent: bool = Fals
     """Central interval of a new observation of each entry, or of its latent value, (n, 2)."""
     model.check_uncertain("predict_interval")
     (belief, rows), extents = belief_at(model, X), model.fit.observation.extent_of(X, extent)
-    tail, likelihood = 0.5 * (1.0 - check_fraction("coverage", coverage)), model.likelihood_of_new
+    tail, likelihood = 0.5 * (1.0 - checks.check_fraction("coverage", coverage)), model.likelihood_of_new
     with model.threads() as executor:
         if of_latent:
             return latent_quantiles(belief, rows, (tail, 1.0 - tail), executor)
@@ -491,7 +453,7 @@ def log_score(
     """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`."""
     X, y, extents = judged_entries(model, X, y, modes, value, extent)
     likelihood, (belief, rows) = model.likelihood_of_new, belief_at(model, X)
-    values = likelihood.check_y(check_values(model.fit.observation.coded(y), len(rows), name="y"))
+    values = likelihood.check_y(checks.check_values(model.fit.observation.coded(y), len(rows), name="y"))
     with model.threads() as executor:
         density = observed_logpdf(likelihood, belief, rows, values, executor, extents)
     return np.asarray(density + likelihood.log_slopes(values))
@@ -534,10 +496,7 @@ class EntryPredictive(Predictive):
 def row_draws(
     model: FittedModel, n_samples: int | None, X: Any, rng: np.random.Generator, alone: bool = False
 ) -> tuple[np.ndarray, EntryTheta, np.ndarray, np.ndarray]:
-    """Draws of all rows (the model's, then unknown ones), the parameter, X's latent values; and its packed rows.
-
-    Latent values alone, without the noise of an observation, have a spread that this noise would hold.
-    """
+    """Draws of all rows (the model's, then unknown ones), the parameter, X's latent values; and its packed rows."""
     found = placed(model, X, joint=True)
     belief, rows = found.belief, found.rows(model.packed(found.coords))
     n_known, n_later = sum(model.fit.shape), belief.mean.shape[1] - sum(model.fit.shape) - len(model.fit.shape)
@@ -554,7 +513,7 @@ def row_draws(
         new = rows[:, belief.deviations.modes[0]] >= n_known  # of such rows every one is another
         own = np.where(new, pairs[0] + distinct[:, belief.deviations.modes[0]], pairs[0])
         f = f + drawn(belief.deviations, which, own, pairs[1], rng)
-    if alone and belief.doubt is not None:
+    if alone and belief.doubt is not None:  # which the noise of an observation would hold
         f = f + np.sqrt(belief.doubt[which])[:, None] * rng.standard_normal(f.shape)
     return values, theta, f, rows
 
@@ -578,7 +537,7 @@ def observations(
 def sample_posterior(model: FittedModel, n_samples: int = 1, X: Any = None, random_state: Any = None) -> Any:
     """Draw from the posterior of the factors; of a sampler's fit, draws of its chains."""
     model.check_uncertain("sample_posterior")
-    rng, n = check_random_state(random_state), check_int("n_samples", n_samples)
+    rng, n = checks.check_random_state(random_state), checks.check_int("n_samples", n_samples)
     if X is not None:
         return row_draws(model, n, X, rng, alone=True)[2] + model.fit.observation.origin
     draws, *_ = draw(model.fit.belief, model.fit.likelihood, n, rng)
@@ -590,8 +549,8 @@ def sample_y(model: FittedModel, X: Any, n_samples: int = 1, random_state: Any =
     """Draw new observations of the entries X, (n_samples, n); of counts exposure= or n_trials= as in `fit`."""
     extents = model.fit.observation.extent_of(X, extent)
     model.check_uncertain("sample_y")
-    rng = check_random_state(random_state)
-    _, theta, f, rows = row_draws(model, check_int("n_samples", n_samples), X, rng)
+    rng = checks.check_random_state(random_state)
+    _, theta, f, rows = row_draws(model, checks.check_int("n_samples", n_samples), X, rng)
     return model.fit.observation.decoded(observations(model, f, rows, theta, rng, extents))
 
 
@@ -602,22 +561,19 @@ MANY_UNSEEN = 0.5
 def scored_entries(
     model: FittedModel, X: Any, y: Any, sample_weight: Any, modes: Any = None, value: Any = UNSAID, **extent: Any
 ) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Entries to score, their values, which a tensor and a table with one more column hold, weights and extents.
-
-    Warns if most of them touch rows without training entries, as folds do that are not shuffled.
-    """
+    """Entries to score, their values, which a tensor and a table with one more column hold, weights and extents."""
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)
     if isinstance(X, SparseTensor) and y is not None:
-        fail_value("y must be left out when X is a SparseTensor, which holds its own values.")
+        checks.fail_value("y must be left out when X is a SparseTensor, which holds its own values.")
     X, y, extents = judged_entries(model, X, y, modes, value, extent)
     if y is None:
-        fail_value("y must hold one value per row of X; got None (or pass a SparseTensor as X).")
+        checks.fail_value("y must hold one value per row of X; got None (or pass a SparseTensor as X).")
     _, unseen = placed_rows(coords_to_predict(X, model.fit.labels), model.fit.posterior)
     if unseen.size and unseen.mean() > MANY_UNSEEN:
-        warn_user(
+        checks.warn_user(
             f"{int(unseen.sum())} of {unseen.size} scored entries touch rows without training entries; where they are "
             "a fold of a cross-validation, shuffle it: cv=KFold(5, shuffle=True), or tensor.kfold(5).",
             UserWarning,
         )
-    return X, np.asarray(check_unmasked(y, "y")), check_unmasked(sample_weight, "sample_weight"), extents
+    return X, np.asarray(checks.check_unmasked(y, "y")), checks.check_unmasked(sample_weight, "sample_weight"), extents

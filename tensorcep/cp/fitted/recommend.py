@@ -21,33 +21,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_fraction,
-    check_int,
-    check_not_empty,
-    check_random_state,
-    fail_value,
-    warn_user,
-)
+from tensorcep.core import checks
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import TINY, RowLayout
 from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
-from tensorcep.cp.inputs.coordinates import (
-    are_several,
-    by_mode,
-    coords_to_predict,
-    labels_at,
-    lines_among,
-    listed_rows,
-    mode_of,
-    names_of,
-    rows_of,
-    rows_of_column,
-)
+from tensorcep.cp.inputs import coordinates
 from tensorcep.cp.inputs.side_information import check_no_deviations
 from tensorcep.cp.posterior.components import Components, draw_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -57,23 +38,16 @@ from tensorcep.kernels.sorting import best_of_rows
 # Scores that exist at a time.
 BLOCK = 1 << 22
 MOST_QUERIES = 1 << 12
+Arrays = Sequence[np.ndarray]
 
 
 def best_rows(
-    belief: Components,
-    candidates: slice,
-    others: Sequence[np.ndarray],
-    left_out: tuple[np.ndarray, np.ndarray, np.ndarray],
-    z: float,
-    n: int,
-    executor: Executor,
+    belief: Components, candidates: slice, others: Arrays, left_out: Arrays, z: float, n: int, executor: Executor
 ) -> np.ndarray:
-    """The n best of the packed rows `candidates` for every query, (n_queries, n); -1 where there are no more.
-
-    Every combination of the packed rows `others` (n_k,) of each other mode is a query. `left_out` is start, stop and
-    column: query q has no use for column[start[q]:stop[q]], counted as results are from the first candidate. A row's
-    score is its mean plus z standard deviations; if z is infinite, its standard deviation.
-    """
+    """The n best of the packed rows `candidates` for every query, (n_queries, n); -1 where there are no more."""
+    # Every combination of the packed rows `others` (n_k,) of each other mode is a query, which has no use for
+    # column[start:stop] of what is left out, counted as results are from the first candidate. A row's score is its mean
+    # plus z standard deviations; if z is infinite, its standard deviation.
     sizes, size = [len(rows) for rows in others], candidates.stop - candidates.start
     total = math.prod(sizes)
     best = np.empty((total, min(n, size)), dtype=np.int64)
@@ -177,28 +151,21 @@ CELLS, MOST = 1 << 20, 1 << 31
 
 
 def recommend(
-    model: FittedModel,
-    mode: Any,
-    given: Any = None,
-    n: int = 10,
-    exclude: Any = "seen",
-    by: str = "mean",
-    coverage: float = 0.9,
-    random_state: Any = None,
+    model: FittedModel, mode: Any, given: Any, n: int, exclude: Any, by: str, coverage: float, random_state: Any
 ) -> pd.DataFrame:
     """The best rows of a mode, for every combination of rows of the other modes."""
-    by, n = check_choice("by", by, RANKINGS), check_int("n", n)
-    tail = 0.5 * (1.0 - check_fraction("coverage", coverage))
+    by, n = checks.check_choice("by", by, RANKINGS), checks.check_int("n", n)
+    tail = 0.5 * (1.0 - checks.check_fraction("coverage", coverage))
     if by != "mean":
         model.check_uncertain(f"by={by!r}")
-    fit, k = model.fit, mode_of(model.fit.labels, mode)
+    fit, k = model.fit, coordinates.mode_of(model.fit.labels, mode)
     check_no_deviations(fit.belief, f"recommend of mode {mode!r}", k)
-    chosen = _combinations(model, k, by_mode(fit.labels, given))
+    chosen = _combinations(model, k, coordinates.by_mode(fit.labels, given))
     left_out = _left_out(fit, exclude, k, chosen)
     z = {"lower": float(ndtri(tail)), "upper": -float(ndtri(tail)), "sd": np.inf}.get(by, 0.0)
     others, used = [own for j, own in enumerate(chosen.packed) if j != k], chosen.belief
     if by == "thompson":
-        used = Components(draw(used, fit.likelihood, 1, check_random_state(random_state))[0])
+        used = Components(draw(used, fit.likelihood, 1, checks.check_random_state(random_state))[0])
     with model.threads() as executor:
         best = best_rows(used, fit.layout.rows[k], others, left_out, z, n, executor)
     query, place = np.nonzero(best >= 0)
@@ -207,21 +174,21 @@ def recommend(
     rows = np.stack([own[at] for own, at in zip(chosen.packed, where, strict=True)], axis=1)
     known = knowledge(model.likelihood_of_new, chosen.belief, rows, coverage)
     known = known if model.has_uncertainty else {"mean": known["mean"]}
-    named = zip(names_of(fit.labels), chosen.shown, where, strict=True)
+    named = zip(coordinates.names_of(fit.labels), chosen.shown, where, strict=True)
     return pd.DataFrame({**{name: shown.take(at) for name, shown, at in named}, "rank": place + 1, **known})
 
 
 def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined:
     """The rows of every mode that are combined."""
-    fit, names = model.fit, names_of(model.fit.labels)
+    fit, names = model.fit, coordinates.names_of(model.fit.labels)
     if k in given:
-        fail_value(f"given must not name the mode that is ranked, {names[k]!r}; use exclude.")
+        checks.fail_value(f"given must not name the mode that is ranked, {names[k]!r}; use exclude.")
     first, total = offsets(fit.shape), sum(fit.shape)
     rows = [np.arange(size) for size in fit.shape]
     packed = [own + start for own, start in zip(rows, first, strict=False)]
-    shown = [labels_at(fit.labels, j, own) for j, own in enumerate(rows)]
-    listed = {j: listed_rows(value) for j, value in given.items()}
-    fixed = {j for j, value in given.items() if not are_several(value)}
+    shown = [coordinates.labels_at(fit.labels, j, own) for j, own in enumerate(rows)]
+    listed = {j: coordinates.listed_rows(value) for j, value in given.items()}
+    fixed = {j for j, value in given.items() if not coordinates.are_several(value)}
     if not all(listed.values()) or not listed:
         for j in listed:
             rows[j] = packed[j] = rows[j][:0]
@@ -236,25 +203,25 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
         unknown += [(names[j], given_rows[i]) for i in np.flatnonzero(unseen)]
         packed[j] = np.where(later >= 0, later, own)
         rows[j] = np.where(beyond | (later >= 0), -1, at)
-        is_new = (rows[j] < 0).any()
-        shown[j] = pd.Index(given_rows, tupleize_cols=False) if is_new else labels_at(fit.labels, j, rows[j])
+        new = (rows[j] < 0).any()
+        shown[j] = pd.Index(given_rows, tupleize_cols=False) if new else coordinates.labels_at(fit.labels, j, rows[j])
     if unknown:
         n = sum(map(len, listed.values()))
         what = f"{len(unknown)} of {n} rows in given= have no training entries (the first is {unknown[0][1]!r} of mode "
         what += f"{unknown[0][0]!r})"
         if model.spec.unknown == "error":
-            fail_value(f'{what}; fit with such rows, or set unknown="prior".')
-        warn_user(f"{what}; their prior is used.", UserWarning)
+            checks.fail_value(f'{what}; fit with such rows, or set unknown="prior".')
+        checks.warn_user(f"{what}; their prior is used.", UserWarning)
     return Combined(found.belief, rows, packed, shown, fixed)
 
 
 def _lines_of(fit: FitResult, listed: dict[int, list[Any]]) -> Any:
     """Cells in whose first lines each of these modes has its rows, as `predict` takes them."""
-    n, names, columns = max(map(len, listed.values())), names_of(fit.labels), []
+    n, names, columns = max(map(len, listed.values())), coordinates.names_of(fit.labels), []
     for j, known in enumerate(fit.labels):
         items = listed.get(j, [0 if known is None else known.index[0]])
         if known is None:
-            items = [check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
+            items = [checks.check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
         columns.append(pd.Index(items, tupleize_cols=False).take(np.arange(n) % len(items)))
     if all(known is None for known in fit.labels):
         return np.stack([np.asarray(column) for column in columns], axis=1)
@@ -266,15 +233,15 @@ def _left_out(fit: FitResult, exclude: Any, k: int, chosen: Combined) -> tuple[n
     rows, shape, fixed = chosen.rows, fit.shape, chosen.fixed
     modes, cells = list(range(len(shape))), np.zeros((0, len(shape)), dtype=np.int64)
     if isinstance(exclude, str):
-        check_choice("exclude", exclude, ("seen",))
+        checks.check_choice("exclude", exclude, ("seen",))
         if fit.cells is None:
-            fail_value(
+            checks.fail_value(
                 "exclude='seen' needs the cells of the fit, which streams, fits on scratch and files of earlier "
                 "versions do not keep; pass them as exclude=, or None."
             )
         if len(fixed) < len(modes) - 1:
             modes = [j for j in modes if j not in fixed]
-        cells = fit.cells if fit.sampled is None else fit.cells[~lines_among(fit.cells, fit.sampled)]
+        cells = fit.cells if fit.sampled is None else fit.cells[~coordinates.lines_among(fit.cells, fit.sampled)]
         cells = cells[:, modes].astype(np.int64)
     elif exclude is not None:
         modes, cells = _cells_of(fit, exclude, k)
@@ -298,29 +265,31 @@ def _left_out(fit: FitResult, exclude: Any, k: int, chosen: Combined) -> tuple[n
 
 def _cells_of(fit: FitResult, exclude: Any, k: int) -> tuple[list[int], np.ndarray]:
     """The modes that a table of cells names, and its rows there; -1 where one is not known."""
-    table, names = as_frame(exclude), names_of(fit.labels)
+    table, names = as_frame(exclude), coordinates.names_of(fit.labels)
     if not isinstance(table, (pd.DataFrame, SparseTensor)) and np.ndim(table) != 2:
-        fail_value(f"exclude must be cells: a table with a column {names[k]!r}, or rows of all modes; got {exclude!r}.")
+        checks.fail_value(
+            f"exclude must be cells: a table with a column {names[k]!r}, or rows of all modes; got {exclude!r}."
+        )
     if not isinstance(table, pd.DataFrame):
-        return list(range(len(names))), coords_to_predict(exclude, fit.labels)
+        return list(range(len(names))), coordinates.coords_to_predict(exclude, fit.labels)
     modes = [j for j, name in enumerate(names) if name in table.columns]
     if k not in modes:
-        fail_value(f"exclude must have a column {names[k]!r}; got {', '.join(map(repr, table.columns))}.")
-    return modes, np.stack([rows_of_column(fit.labels, j, table[names[j]]) for j in modes], axis=1)
+        checks.fail_value(f"exclude must have a column {names[k]!r}; got {', '.join(map(repr, table.columns))}.")
+    return modes, np.stack([coordinates.rows_of_column(fit.labels, j, table[names[j]]) for j in modes], axis=1)
 
 
 def similar(
     model: FittedModel, mode: Any, row: Any, n: int = 10, coverage: float = 0.9, random_state: Any = 0
 ) -> pd.DataFrame:
     """The rows of a mode that are most like one of them."""
-    n, tail = check_int("n", n), 0.5 * (1.0 - check_fraction("coverage", coverage))
-    fit, k = model.fit, mode_of(model.fit.labels, mode)
-    belief, layout, name = fit.belief, fit.layout, names_of(fit.labels)[k]
-    if are_several(row):
-        fail_value(f"row must be one row of mode {name!r}; got {row!r}; call similar for each.")
-    (own,) = rows_of(fit.labels, fit.shape, k, row)
+    n, tail = checks.check_int("n", n), 0.5 * (1.0 - checks.check_fraction("coverage", coverage))
+    fit, k = model.fit, coordinates.mode_of(model.fit.labels, mode)
+    belief, layout, name = fit.belief, fit.layout, coordinates.names_of(fit.labels)[k]
+    if coordinates.are_several(row):
+        checks.fail_value(f"row must be one row of mode {name!r}; got {row!r}; call similar for each.")
+    (own,) = coordinates.rows_of(fit.labels, fit.shape, k, row)
     metrics = [_metric(belief, c, layout, k) for c in range(belief.size)]
-    each, rng = np.zeros(fit.shape[k]), check_random_state(random_state)
+    each, rng = np.zeros(fit.shape[k]), checks.check_random_state(random_state)
     for mean, (G, centre, columns) in zip(belief.mean[:, layout.rows[k]], metrics, strict=True):
         U = mean[:, columns] - centre
         each += _cosine(U, U[own], G)
@@ -336,8 +305,8 @@ def similar(
     draws = np.stack(drawn)
     order = np.argsort(-draws.mean(axis=0), kind="stable")[:n]
     best, draws = best[order], draws[:, order]
-    ranks = np.arange(1, len(best) + 1)
-    frame = pd.DataFrame({name: labels_at(fit.labels, k, best), "rank": ranks, "cosine": draws.mean(axis=0)})
+    ranks, shown = np.arange(1, len(best) + 1), coordinates.labels_at(fit.labels, k, best)
+    frame = pd.DataFrame({name: shown, "rank": ranks, "cosine": draws.mean(axis=0)})
     if model.has_uncertainty:
         lower, upper = np.quantile(draws, [tail, 1.0 - tail], axis=0)
         frame = frame.assign(sd=draws.std(axis=0), lower=lower, upper=upper)
@@ -350,7 +319,7 @@ def predict_block(
     """Predictive means of every combination of rows of some modes, the others being given."""
     fit = model.fit
     if fit.likelihood.levels is not None:
-        fail_value(
+        checks.fail_value(
             "predict_block is for real values, labels and counts; of ordered levels use predict_proba or "
             "expected_value of the cells."
         )
@@ -359,7 +328,7 @@ def predict_block(
     rows = _block_rows(fit, given, modes)
     sizes = tuple(len(own) for own in rows.values())
     if np.prod([float(n) for n in sizes]) > MOST:
-        fail_value(f"a block may have 2**31 cells; got {' x '.join(map(str, sizes))}; give fewer rows.")
+        checks.fail_value(f"a block may have 2**31 cells; got {' x '.join(map(str, sizes))}; give fewer rows.")
     n = int(np.prod(sizes))
     mean, variance = np.empty(n), np.empty(n)
     with model.threads() as executor:
@@ -370,9 +339,9 @@ def predict_block(
                 coords[:, k] = own[at]
             packed = model.packed(coords)
             mean[part], variance[part] = observed_moments(model.likelihood_of_new, fit.belief, packed, executor)
-    names = names_of(fit.labels)
-    shown = [k for k in rows if given is None or k not in by_mode(fit.labels, given)]
-    *lead, last = [pd.Index(labels_at(fit.labels, k, rows[k]), name=names[k]) for k in shown]
+    names = coordinates.names_of(fit.labels)
+    shown = [k for k in rows if given is None or k not in coordinates.by_mode(fit.labels, given)]
+    *lead, last = [pd.Index(coordinates.labels_at(fit.labels, k, rows[k]), name=names[k]) for k in shown]
     index: Any = pd.MultiIndex.from_product(lead) if len(lead) > 1 else lead[0] if lead else pd.RangeIndex(1)
     frames = [pd.DataFrame(x.reshape(-1, len(last)), index, last) for x in (mean, np.sqrt(variance))]
     return tuple(frames) if return_std else frames[0]
@@ -380,18 +349,18 @@ def predict_block(
 
 def _block_rows(fit: FitResult, given: Mapping[Any, Any] | None, modes: Any) -> dict[int, np.ndarray]:
     """The rows of every mode: first those that are given, one each, then those of the block in their order."""
-    labels, names, fixed = fit.labels, names_of(fit.labels), by_mode(fit.labels, given)
+    labels, names, fixed = fit.labels, coordinates.names_of(fit.labels), coordinates.by_mode(fit.labels, given)
     wanted = modes if isinstance(modes, Mapping) else None
     if modes is None:
         modes = [name for k, name in enumerate(names) if k not in fixed]
     modes = [modes] if isinstance(modes, (str, int)) else list(modes)
-    check_not_empty(len(modes), "a block without modes")
-    chosen = {mode_of(labels, mode): None if wanted is None else wanted[mode] for mode in modes}
+    checks.check_not_empty(len(modes), "a block without modes")
+    chosen = {coordinates.mode_of(labels, mode): None if wanted is None else wanted[mode] for mode in modes}
     twice, none = set(chosen) & set(fixed), set(range(len(names))) - set(chosen) - set(fixed)
     if twice or none or len(chosen) < len(modes):
-        fail_value(f"every mode must be in given or in modes, once; got given={given!r}, modes={modes!r}.")
-    rows = {k: rows_of(labels, fit.shape, k, [row]) for k, row in fixed.items()}
+        checks.fail_value(f"every mode must be in given or in modes, once; got given={given!r}, modes={modes!r}.")
+    rows = {k: coordinates.rows_of(labels, fit.shape, k, [row]) for k, row in fixed.items()}
     for k, some in chosen.items():
-        rows[k] = np.arange(fit.shape[k]) if some is None else rows_of(labels, fit.shape, k, some)
-        check_not_empty(len(rows[k]), f"mode {names[k]!r} of the block")
+        rows[k] = np.arange(fit.shape[k]) if some is None else coordinates.rows_of(labels, fit.shape, k, some)
+        checks.check_not_empty(len(rows[k]), f"mode {names[k]!r} of the block")
     return rows
