@@ -102,14 +102,11 @@ ROUNDING = 1e-12
 
 @inlined
 def _gradients(columns, K, R, w, at):
-    """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m.
-
-    z_k is the elementwise product of the rows of the other modes; of their free columns, if not all are.
-    """
+    """z_k, S_k z_k and v_k at the rows u, which `trial` holds too; V, the sum of v_k, and the linearised f at m."""
     copy(w, at.V, at.zero, 1)
     copy(w, at.f_cavity, at.f, 1)
     for k in range(K):
-        z = at.z + k * R
+        z = at.z + k * R  # elementwise product of the rows of the other modes; of their free columns, if not all are
         if columns.z.shape[2] > 0:
             table_products(columns.z[k], w, z)
         else:
@@ -295,11 +292,9 @@ def squared_errors(K, marginal, w, at):
 
 @block_kernel
 def laplace_chunks(first, last, modes, entries, columns, rows, messages, kept, sums, noise, rule, w, at):
-    """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last.
-
-    As `cep.update.cep_chunks`: new messages replace old ones in place, their sums go to ``sums``, and ``noise`` is the
-    (a, b) of the noise posterior, whose messages are updated with those of the last mode.
-    """
+    """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last."""
+    # as `cep.update.cep_chunks`: new messages replace old ones in place, their sums go to ``sums``, and ``noise`` is
+    # the (a, b) of the noise posterior, whose messages are updated with those of the last mode
     K, R, structured = entries.rows.shape[1], rows.eta.shape[1], columns.z.shape[2] > 0
     for c in range(first, last):
         clear_sums(c, modes, entries, sums)

@@ -32,18 +32,13 @@ def is_able(method: str | Settings, capability: str, likelihood: Likelihood) -> 
 
 def why_unable(
     method: str | Settings,
-    capability: str,
-    cannot: str,
+    capability: str,  # one of `Capabilities`, or "", which asks for nothing but that the method serves the likelihood
+    cannot: str,  # what is said of the method, from its verb on: "cannot take noise='entry'"
     likelihood: Likelihood | None = None,
-    about: Any = None,
-    instead: str = "",
+    about: Any = None,  # what a rule is asked of, by default the likelihood
+    instead: str = "",  # what may be changed beside the method
 ) -> str | None:
-    """What a method, or these settings of it, cannot do, in a sentence that names what can; None if it can.
-
-    `capability` is one of `Capabilities`, or "", which asks for nothing but that the method serves the likelihood;
-    `cannot` is what is said of the method, from its verb on: "cannot take noise='entry'". A rule is asked of `about`,
-    by default the likelihood. `instead` is what may be changed beside the method.
-    """
+    """What a method, or these settings of it, cannot do, in a sentence that names what can; None if it can."""
     name = method if isinstance(method, str) else method.name
     able = methods_with(capability, about, likelihood)
     others_needed = {} if isinstance(method, str) or name not in able else lacking(method, capability)
@@ -81,17 +76,13 @@ def quick_method(likelihood: Likelihood) -> AnyMethod | None:
 
 
 def get_method(name: str, likelihood: Likelihood, learning: bool = False, rows: str | None = None) -> AnyMethod:
-    """Return the method called `name`, after checking that it can use the likelihood and, if asked to, learn the prior.
-
-    `rows` is what the prior knows of rows, in words, which the method must take, too. The sentence of a refusal lists
-    what would do.
-    """
+    """The method called `name`, after checking that it can use the likelihood and, if asked to, learn the prior."""
     method = METHODS[check_choice("method", name, METHODS)]
     missing = method.lacks(likelihood)
     if missing:
         needs = f"needs {', '.join(missing)}, which the likelihood {likelihood.name!r} does not have"
         refuse_unable(name, "", needs, likelihood)
-    if rows is not None:
+    if rows is not None:  # what the prior knows of rows, in words
         refuse_unable(name, "side_information", f"cannot take {rows} as a prior", likelihood)
     if learning and not method.capabilities.learns_prior:
         refuse_unable(name, "learns_prior", "cannot learn the prior", likelihood, instead="prior='fixed'")

@@ -109,9 +109,8 @@ def _laws(
         executor=executor,
         marginals=lambda place: (f.ravel()[place], np.zeros_like(f.ravel()[place])),
     )
-    return tuple(
-        one.expect(law, squares if one.is_precision else stats) for one, law in zip(parameters, laws, strict=True)
-    )
+    pairs = zip(parameters, laws, strict=True)
+    return tuple(one.expect(law, squares if one.is_precision else stats) for one, law in pairs)
 
 
 def loss_and_gradient(
@@ -181,11 +180,8 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
     gain *= theta if gaussian else 1.0
     # the log likelihood that n free numbers gain on noise alone is half a chi-square of n
     least = options.least_gain * np.sqrt(0.5 * np.count_nonzero(free))
-    sweep = Sweep(
-        change=relative_change(f, state.f, problem.power),
-        noise_precision=theta if gaussian else np.nan,
-        train_score=train_score(problem, f, theta),
-    )
+    change, noise = relative_change(f, state.f, problem.power), theta if gaussian else np.nan
+    sweep = Sweep(change=change, noise_precision=noise, train_score=train_score(problem, f, theta))
     return state._replace(factors=factors, f=f, laws=laws, ended=not gain >= least), sweep
 
 

@@ -69,10 +69,7 @@ ALIKE = tuple(name for name in FittedCP._fields if name not in ("posterior", "la
 
 
 def write_model(path: str | os.PathLike[str], estimator: BaseEstimator, extra: dict[str, Any] | None = None) -> None:
-    """Write a fitted CP estimator: class name, parameters that JSON can hold, posterior, trace and labels.
-
-    A model that learns from a stream brings the state of the stream. `extra` is added to the header.
-    """
+    """Write a fitted CP estimator: header with `extra`, parameters, posterior, trace, labels and stream."""
     fit: FitResult = estimator._result
     decided = {f"{name}_": getattr(fit, name) for name in DECIDED}
     fitted = FittedCP(
@@ -90,9 +87,7 @@ def read_result(stored: StoredModel, observation: type[Observation]) -> FitResul
     """The result that `write_model` wrote; one of `core.persist.models.UNREADABLE` if something is missing or wrong."""
     theta = stored.arrays.get("posterior.theta")
     if stored.class_name == "CPOrdinalClassifier" and theta is not None and theta.ndim == 3:
-        posterior = stored.header["fitted"][
-            "posterior"
-        ]  # for a time files of some did not say that they hold thresholds
+        posterior = stored.header["fitted"]["posterior"]  # for a time files did not say that they hold thresholds
         posterior["n_thresholds"] = posterior["n_thresholds"] or theta.shape[2]
     fitted: FittedCP = fitted_record(stored, FittedCP)
     labels, facts = fitted.labels.labels(), fitted.own

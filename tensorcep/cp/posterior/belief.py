@@ -9,15 +9,7 @@ import numpy as np
 
 from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.persist.records import Sized
-from tensorcep.cp.posterior.components import (
-    Components,
-    EntryTheta,
-    Thresholds,
-    common_array,
-    draw_rows,
-    gaussians,
-    join_thetas,
-)
+from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, join_thetas
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
 from tensorcep.priors.base import ModePrior, RowSites
 from tensorcep.priors.deviations import Deviations, joined_deviations
@@ -26,16 +18,12 @@ from tensorcep.priors.deviations import Deviations, joined_deviations
 
 
 class Dispersion(NamedTuple):
-    """Gamma posteriors of the dispersion r of negative-binomial counts: shapes a and rates b, both (m,).
+    """Gamma posteriors of the dispersion r of negative-binomial counts."""
 
-    m is 1 when all entries share one (`mode` is None), otherwise the rows of that mode. `mean` and `shape` are those of
-    the Gamma law that rows have in common, where it was learned.
-    """
-
-    mode: int | None
-    a: Annotated[np.ndarray, Sized("m")]
-    b: Annotated[np.ndarray, Sized("m")]
-    mean: float | None = None
+    mode: int | None  # whose rows have one each, m in all; None where all entries share one, m = 1
+    a: Annotated[np.ndarray, Sized("m")]  # shapes
+    b: Annotated[np.ndarray, Sized("m")]  # rates
+    mean: float | None = None  # with the next of the Gamma law that rows have in common, where it was learned
     shape: float | None = None
 
     def theta(self, first: int) -> EntryTheta:
@@ -155,11 +143,8 @@ class Posterior(NamedTuple):
     def dims(self) -> dict[str, int]:
         """The sizes of its arrays."""
         mode = None if self.uneven is None else self.uneven.mode
-        factors = 0 if mode is None else self.shape[mode]
-        return {
-            **row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode),
-            "s": factors,
-        }
+        sizes = row_dims(self.shape, self.rank, None if self.dispersion is None else self.dispersion.mode)
+        return {**sizes, "s": 0 if mode is None else self.shape[mode]}
 
     @property
     def theta(self) -> EntryTheta | None:
@@ -267,6 +252,15 @@ class Draws(NamedTuple):
     def within(self, belief: Components) -> Draws:
         """The same draws as a part of the array of their components, so that they are stored once."""
         return self._replace(rows=belief.mean[:, : self.rows.shape[2]].reshape(self.rows.shape))
+
+
+def common_array(known: np.ndarray, unknown: np.ndarray | None) -> np.ndarray | None:
+    """The array of which draws of known and unknown rows are the parts (see `room_for_draws`), if there is one."""
+    whole = known.base
+    if whole is None or unknown is None or unknown.base is not whole or whole.ndim != 4:
+        return None
+    sizes = (*known.shape[:2], known.shape[2] + unknown.shape[2], known.shape[3])
+    return whole if whole.shape == sizes else None
 
 
 class PointEstimate(NamedTuple):

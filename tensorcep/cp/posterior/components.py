@@ -41,12 +41,10 @@ class EntryTheta(NamedTuple):
     sure: bool = False  # whether known rows count at their values whatever their laws, of a dispersion (`predictive`)
 
     def predictive(self) -> EntryTheta:
-        """The parameter that goes with draws of latent values f.
-
-        Entries tell the mean count r e^f, so that r and f move against each other. Where the law of r stands apart from
-        that of f, draws of both would add a spread of the mean count that is not there; its mean, with which
-        predictions are made, does not.
-        """
+        """The parameter that goes with draws of latent values f."""
+        # Entries tell the mean count r e^f, so that r and f move against each other. Where the law of r stands apart
+        # from that of f, draws of both would add a spread of the mean count that is not there; its mean, with which
+        # predictions are made, does not.
         return self if self.at_mean is None else self._replace(values=self.at_mean, at_mean=None)
 
     def drawn(self, draws: np.ndarray, which: np.ndarray, is_precision: bool) -> EntryTheta:
@@ -180,11 +178,7 @@ class Components(NamedTuple):
 
 
 def gaussians(members: Sequence[Any], unseen: Components | None) -> tuple[np.ndarray, np.ndarray]:
-    """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given.
-
-    Of such a row a posterior that learned a prior knows more than `unseen` says. FloatingPointError is raised where the
-    precision of a row is not positive definite (a damaged posterior; the methods guard against it).
-    """
+    """Means (C, n, R) and covariances (C, n, P) of all rows, and of one more per mode where `unseen` is given."""
     n, R = members[0].eta.shape
     more = 0 if unseen is None else unseen.mean.shape[1]
     mean, cov = np.empty((len(members), n + more, R)), np.empty((len(members), n + more, members[0].Lam.shape[1]))
@@ -192,12 +186,12 @@ def gaussians(members: Sequence[Any], unseen: Components | None) -> tuple[np.nda
         good = np.empty(n)
         if n:
             row_moments(0, n, member.Lam, member.eta, mean[c, :n], cov[c, :n], good)
-        if not good.all():
+        if not good.all():  # a damaged posterior; the methods guard against it
             bad = int(np.argmin(good))
             raise FloatingPointError(
                 f"the posterior precision of packed row {bad} is not positive definite; fit again."
             )
-        if unseen is not None:
+        if unseen is not None:  # a posterior that learned a prior knows more of such a row
             prior = member.mode_prior
             known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))
             mean[c, n:], cov[c, n:] = known
@@ -220,15 +214,6 @@ def room_for_draws(sizes: tuple[int, int, int, int], n_unknown: int, dtype: Any)
     chains, draws, n, R = sizes
     whole = np.empty((chains, draws, n + n_unknown, R), dtype)
     return whole[:, :, :n], whole[:, :, n:]
-
-
-def common_array(known: np.ndarray, unknown: np.ndarray | None) -> np.ndarray | None:
-    """The array of which draws of known and unknown rows are the parts (see `room_for_draws`), if there is one."""
-    whole = known.base
-    if whole is None or unknown is None or unknown.base is not whole or whole.ndim != 4:
-        return None
-    sizes = (*known.shape[:2], known.shape[2] + unknown.shape[2], known.shape[3])
-    return whole if whole.shape == sizes else None
 
 
 def stack_draws(

@@ -189,10 +189,8 @@ class Target:
         return y
 
     def auto_scale(self, y: np.ndarray, order: int, rank: int, weight: OfEach = None) -> float:
-        """Prior standard deviation of a factor element when prior_scale="auto".
-
-        Where units are those of the data, a sum of `rank` products of `order` factors then has the mean square of y.
-        """
+        """Prior standard deviation of a factor element when prior_scale="auto"."""
+        # where units are those of the data, a sum of `rank` products of `order` factors then has the mean square of y
         square = mean_square(y, weight) if self.is_scaled else 0.0
         return float((square / rank) ** (0.5 / order)) if square > 0.0 else 1.0
 
@@ -274,23 +272,17 @@ OUTWEIGHS, FEWEST = 100.0, 20
 
 
 def outweighing(size: np.ndarray, least: float = 0.0, times: float = 1.0) -> np.ndarray:
-    """Which of some sizes (N,) are each larger than so many times all smaller ones and `least` together, (N,) bool.
-
-    Of equal ones, or such as hide others, all are.
-    """
+    """Which of some sizes (N,) are each larger than so many times all smaller ones and `least` together, (N,) bool."""
     order = np.argsort(size, kind="stable")
     rest = least + np.append(0.0, np.cumsum(size[order])[:-1])
     out, found = np.zeros(len(size), dtype=bool), np.flatnonzero((size[order] > times * rest) & (rest > 0.0))
     first = found[found >= len(size) // 2]  # the most are no exceptions
-    out[order[first.min(initial=len(size)) :]] = True
+    out[order[first.min(initial=len(size)) :]] = True  # of equal ones, or such as hide others, all
     return out
 
 
 def deciding(values: np.ndarray, counts: bool) -> np.ndarray:
-    """Which values (N,) that nothing predicts are errors, so far as they outweigh all others by far, (N,) bool.
-
-    A tenth at most are: by their squares about the median, or as counts.
-    """
+    """Which values (N,) that nothing predicts are errors, so far as they outweigh all others by far, (N,) bool."""
     none = np.zeros(len(values), dtype=bool)
     apart = values if counts else np.abs(values - np.median(values))
     if len(values) < FEWEST or not apart.max() > 0.0:

@@ -71,11 +71,9 @@ class Overdispersion(NamedTuple):
 def log_linear_means(
     coords: np.ndarray, y: np.ndarray, exposure: np.ndarray, inflated: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins.
-
-    With `inflated` zeros may be structural (by EM, Lambert 1992); the probability (n,) that each count is not comes
-    second. Last is how far each mean follows its own count (n,), the leverage.
-    """
+    """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins."""
+    # second comes the probability (n,) that each count is no structural zero (by EM, Lambert 1992, where `inflated`),
+    # last how far each mean follows its own count (n,), the leverage
     mu, present = exposure * max(float(y.mean()), 0.5 / len(y)), np.ones(len(y))
     share = 0.5 * float(np.mean(y == 0.0))
     for _ in range(ROUNDS):
@@ -118,9 +116,7 @@ def overdispersion_of(
 def with_dispersion(name: str, fixed: float | None) -> Likelihood:
     """The likelihood of this name, with its dispersion fixed if a number is given."""
     record = get_likelihood(name)
-    if fixed is None or record.parameter is None:
-        return record
-    return replace(record, default_theta=fixed, parameters=())
+    return record if fixed is None or record.parameter is None else replace(record, default_theta=fixed, parameters=())
 
 
 def with_zeros(likelihood: Likelihood, asked: bool, share: float | None = None) -> Likelihood:
@@ -325,11 +321,9 @@ class CountTarget(Target):
         return fill_by_parts(empty_near(y), lambda at: np.log(y[at] + 0.5) - shift)
 
     def for_batches(self) -> Target:
-        """Poisson counts, if that is left open.
-
-        A dispersion that is learned beside rows of which hardly anything is known explains all that these could, and
-        later batches hardly bring it back.
-        """
+        """Poisson counts, if that is left open."""
+        # a dispersion that is learned beside rows of which hardly anything is known explains all that these could, and
+        # later batches hardly bring it back
         left_open = self.likelihood == "auto" and self.dispersion == "learned"
         return replace(self, likelihood="poisson") if left_open else self
 

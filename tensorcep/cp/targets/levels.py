@@ -18,10 +18,7 @@ from tensorcep.likelihoods.ordinal import FEWEST, LINKS, MOST, constant_of, ordi
 
 
 def classes_of(y: Any) -> list[Any]:
-    """The 2 to 20 levels of a fit in their order: all those of an ordered Categorical, else those that occur, sorted.
-
-    More than two texts without an order are taken in that of the alphabet, with a warning.
-    """
+    """The 2 to 20 levels of a fit in their order: all of an ordered Categorical, else those that occur, sorted."""
     dtype = getattr(y, "dtype", None)
     ordered = isinstance(dtype, pd.CategoricalDtype) and bool(dtype.ordered)
     classes = (plain(y.dtype.categories.to_numpy()) if ordered else np.unique(plain(y))).tolist()

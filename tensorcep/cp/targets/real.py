@@ -62,12 +62,9 @@ def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> Non
 
 
 def spike_at_minimum(y: np.ndarray, weight: OfEach = None) -> float | None:
-    """The least value if it is a spike (see `CPRegressor.lower_limit`) and not the only one.
-
-    With weights (N,) it is that of the entries that tell, and shares are of their weights.
-    """
+    """The least value if it is a spike (see `CPRegressor.lower_limit`) and not the only one."""
     least, total = y.min(), float(len(y))
-    if weight is not None:
+    if weight is not None:  # that of the entries that tell, and shares of their weights
         told = telling(weight)
         values, place = np.unique(y[told], return_inverse=True)
         counts, total = np.bincount(place, weights=weight[told]), float(weight[told].sum())
@@ -132,17 +129,14 @@ def likelihood_of(power: float, y: np.ndarray, centred: bool, weight: OfEach = N
 
 
 def powers_to_try(power: Any, y: np.ndarray, weight: OfEach = None) -> tuple[float, ...]:
-    """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1.
-
-    By default also of values that pile up at the least one, which no power makes normal, and of few: as those say whose
-    weights (N,) tell.
-    """
+    """The powers that are compared, 1 first; the one that is given alone. Of values not all positive that is 1."""
     if power not in ("auto", None):
         return (power,)
     if not (len(y) and y.min() > 0.0):
         return POWERS[:1]
     if power == "auto":
         return POWERS
+    # by default 1, too, of values that pile up at the least one, which no power makes normal, and of few
     some = y[telling(weight)]
     gains = (gain_of(other, some) for other in POWERS[1:])
     uneven = len(some) >= THRESHOLDS.fewest and max(gains) >= THRESHOLDS.least_gain_by_power
@@ -160,10 +154,7 @@ def in_stream(powers: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def gain_of(power: float, y: np.ndarray) -> float:
-    """How much likelier positive values are, on average and in logs, if a power of them is normal than if they are.
-
-    -inf where that cannot be said.
-    """
+    """How much likelier positive values are, on average and in logs, if a power of them is normal than if they are."""
     with np.errstate(all="ignore"):
         logs = np.log(y)
         spread = logs.std() if power == 0.0 else (y**power).std() / power
@@ -299,10 +290,8 @@ class RealTarget(Target):
             a, b = self.noise_prior
         except (TypeError, ValueError):
             fail_value(f"noise_prior must be None or a pair (a, b) of positive numbers; got {self.noise_prior!r}.")
-        return GammaNoise(
-            check_range("noise_prior[0]", a, 0.0, 1.0 / LEAST_RATE, include_low=False),
-            check_range("noise_prior[1]", b, LEAST_RATE, LARGEST**2),
-        )
+        a = check_range("noise_prior[0]", a, 0.0, 1.0 / LEAST_RATE, include_low=False)
+        return GammaNoise(a, check_range("noise_prior[1]", b, LEAST_RATE, LARGEST**2))
 
     def checked(self, y: np.ndarray, likelihood: Likelihood) -> np.ndarray:
         """Values whose squares are numbers."""
