@@ -165,7 +165,7 @@ def new_rows(
         weight = _precision(likelihood, known)
         return updated(prior, entries, known, weight, weight * known.y, executor)
     says = np.zeros((2, len(known.y)))
-    find_modes(says, likelihood, entries, known, prior, SETTLED, executor)
+    find_modes(says, likelihood, entries, known, prior, executor)
     return updated(prior, entries, known._replace(cov=None), says[0], says[1], executor)
 
 
@@ -183,7 +183,7 @@ def drawn_rows(
     known, by_row, free = known_of(belief, c, likelihood, entries), entries.by_row, entries.free
     order, precision = by_row.entry, np.ones(1)
     if not is_gaussian(likelihood, known.y):
-        find_modes(says, likelihood, entries, known, prior, SETTLED_OF_DRAW, executor)
+        find_modes(says, likelihood, entries, known, prior, executor)
         weight, target = says[0, order], says[1, order]
     else:
         each = _precision(likelihood, known)
@@ -260,21 +260,15 @@ STEPS, FULL, SETTLED, SETTLED_OF_DRAW, LONGEST = 100, 12, 1e-10, 1e-2, 2.0
 
 
 def find_modes(
-    says: np.ndarray,
-    likelihood: Likelihood,
-    entries: NewEntries,
-    known: Known,
-    prior: Natural,
-    settled: float,
-    executor: Executor,
+    says: np.ndarray, likelihood: Likelihood, entries: NewEntries, known: Known, prior: Natural, executor: Executor
 ) -> None:
     """Move what entries say, weights and targets (2, N), to where it is at the modes of their rows."""
     exact, n, N = known._replace(cov=None), entries.size, len(known.y)
     spread = None if known.cov is None else np.concatenate([np.zeros((n, known.cov.shape[1])), known.cov])
     order, start = entries.by_row.entry, entries.by_row.start[:-1]
     row = entries.places[:, entries.mode]
-    bounded = likelihood.learns_precision
-    longest = np.inf if bounded else LONGEST
+    longest = np.inf if likelihood.learns_precision else LONGEST
+    settled = SETTLED_OF_DRAW if known.cov is None else SETTLED
 
     def newton() -> np.ndarray:
         return moments(in_all(updated(prior, entries, exact, says[0], says[1], executor), entries.free), executor)[0]
@@ -336,25 +330,13 @@ def _expand(first: int, last: int, likelihood: Likelihood, known: Known, latent:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NewRows:
-    """Rows of unseen labels of one mode, as `transform` gives them.
-
-    Attributes
-    ----------
-    mode : int
-    name : str or hashable
-        What the mode is called.
-    labels : Labels or None
-        None where the mode has indices: the rows then follow the known ones.
-    mean : (n, R) float64
-    cov : (n, R, R) float64
-        Zero for a point estimate.
-    """
+    """Rows of unseen labels of one mode, as `transform` gives them."""
 
     mode: int
-    name: Any
-    labels: Labels | None
-    mean: np.ndarray
-    cov: np.ndarray
+    name: Any  # what the mode is called
+    labels: Labels | None  # None where the mode has indices: the rows then follow the known ones
+    mean: np.ndarray  # (n, R) float64
+    cov: np.ndarray  # (n, R, R) float64, zero for a point estimate
     parts: list[Any] = field(repr=False)
     cells: np.ndarray = field(repr=False)
     first: int = field(repr=False)  # how many rows the mode had

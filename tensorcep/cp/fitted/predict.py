@@ -68,12 +68,7 @@ def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def given_at(
-    likelihood: Likelihood,
-    parameter: EntryTheta,
-    belief: Components,
-    rows: np.ndarray,
-    extent: OfEach = None,
-    part: slice = slice(None),
+    likelihood: Likelihood, parameter: EntryTheta, belief: Components, rows: np.ndarray, extent: OfEach, part: slice
 ) -> Given:
     """Mean and variance of the latent value and the parameter, (C, n) each, of a part of cells, with extents (n,)."""
     m, v = latent_components(belief, rows[part])
@@ -215,7 +210,7 @@ def observed_logpdf(
     likelihood, parameter = with_parameter(likelihood, belief.theta)
 
     def write(part: slice) -> None:
-        m, v, t = given_at(likelihood, parameter, belief, rows, part=part)
+        m, v, t = given_at(likelihood, parameter, belief, rows, None, part)
         if moments is not None:
             moments[0][part], moments[1][part] = _pooled(m, v)
         if extent is not None:
@@ -304,7 +299,7 @@ def observed_levels(
     out = np.empty((len(rows), levels.levels.n))
 
     def write(part: slice) -> None:
-        out[part] = levels.probabilities(*given_at(levels, parameter, belief, rows, part=part))
+        out[part] = levels.probabilities(*given_at(levels, parameter, belief, rows, None, part))
 
     _in_blocks(write, belief, len(rows), executor, COPIES)
     return out

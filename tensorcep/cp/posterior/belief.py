@@ -231,8 +231,9 @@ class Draws(NamedTuple):
     def components(self, unseen: Components | None = None) -> Components:
         """The draws of all chains, and of one more row per mode: its own, or such as `unseen` says."""
         values, more = self.rows.reshape(-1, *self.rows.shape[2:]), self.unknown
-        whole = common_array(self.rows, more)
-        if unseen is not None and whole is not None:
+        whole = None if more is None or more.base is not self.rows.base else more.base  # see `room_for_draws`
+        n = self.rows.shape[2] + (0 if more is None else more.shape[2])
+        if unseen is not None and whole is not None and whole.shape == (*self.rows.shape[:2], n, self.rank):
             values, more = whole.reshape(-1, *whole.shape[2:]), None
         elif unseen is not None and more is None:
             more = draw_rows(*unseen.moments(), len(values), np.random.default_rng(0))
@@ -252,15 +253,6 @@ class Draws(NamedTuple):
     def within(self, belief: Components) -> Draws:
         """The same draws as a part of the array of their components, so that they are stored once."""
         return self._replace(rows=belief.mean[:, : self.rows.shape[2]].reshape(self.rows.shape))
-
-
-def common_array(known: np.ndarray, unknown: np.ndarray | None) -> np.ndarray | None:
-    """The array of which draws of known and unknown rows are the parts (see `room_for_draws`), if there is one."""
-    whole = known.base
-    if whole is None or unknown is None or unknown.base is not whole or whole.ndim != 4:
-        return None
-    sizes = (*known.shape[:2], known.shape[2] + unknown.shape[2], known.shape[3])
-    return whole if whole.shape == sizes else None
 
 
 class PointEstimate(NamedTuple):

@@ -41,11 +41,8 @@ class Sampler(Settings):
             check_int("thin", self.thin)
 
     def for_sweeps(self: S, sweeps: int, most: float = np.inf) -> S:
-        """The settings with values for burn_in, thin and dtype, for so many sweeps.
-
-        `most` is how many draws of every chain in double precision there is room for. A burn-in that leaves no sweep is
-        refused.
-        """
+        """The settings with values for burn_in, thin and dtype, for so many sweeps."""
+        # most: how many draws of every chain in double precision there is room for
         burn_in = sweeps // 2 if self.burn_in is None else self.burn_in
         if burn_in >= sweeps:
             fail_value(f"burn_in must be below max_iter={sweeps}; got {burn_in}; increase max_iter.")
