@@ -40,11 +40,9 @@ MANY = 500_000
 
 
 def held_out_places(problem: Problem) -> np.ndarray:
-    """The places of the entries to leave out; none when there are too few entries.
-
-    Of labels the same share of either class, as large as the rarer one asks for. Where entries have weights, those that
-    tell, the more often the more they weigh: means over them are then weighted ones.
-    """
+    """The places of the entries to leave out; none when there are too few entries."""
+    # of labels the same share of either class, as large as the rarer one asks for; where entries have weights, those
+    # that tell, the more often the more they weigh: means over them are then weighted ones
     n, rng = len(problem.entries.permutation), generator(problem.seed, RandomStream.HELD_OUT)
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
     weight = weights_of_entries(problem)
@@ -234,11 +232,9 @@ def update_held_out(
     uneven: HeldNoise = EVEN_NOISE,
     mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
 ) -> HeldOut:
-    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R).
-
-    `given` (C, n) are what kernels take as y and theta of the entries left out; ``mixed(log_density)`` gives log
-    densities (C, n) by those of the kernels.
-    """
+    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R)."""
+    # `given` (C, n) are what kernels take as y and theta of the entries left out; ``mixed(log_density)`` gives log
+    # densities (C, n) by those of the kernels
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
     f += held.known
@@ -377,11 +373,9 @@ def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[
 
 
 def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
-
-    They are `before` unless the best ones gain more than one unit of log density for each weight that was chosen
-    (Akaike), and 0 for components that hardly count. A density that is no number counts as 0.
-    """
+    """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values."""
+    # they are `before` unless the best ones gain more than one unit of log density for each weight that was chosen
+    # (Akaike), and 0 for components that hardly count; a density that is no number counts as 0
     C, log_density = len(log_density), np.where(np.isnan(log_density), -np.inf, log_density)
     log_density = log_density[:, np.isfinite(log_density.max(axis=0))]
     if not log_density.size:

@@ -151,11 +151,9 @@ def calibrated(
     shapes: np.ndarray | None,
     told_noise: bool,
 ) -> tuple[HeldOut, NoiseLaw | None]:
-    """At the end of the burn-in: what each chain and each fit beside them counts, the noise, and the law of new values.
-
-    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C, 1) are those of
-    Student noise, if it is such; `told_noise`: whether these entries tell the noise.
-    """
+    """At the end of the burn-in: what each chain and fit beside them counts, the noise, and the law of new values."""
+    # `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C, 1) those of
+    # Student noise, if it is such; `told_noise`: whether these entries tell the noise
     held = weigh_chains(held, options, beside, before)
     even = problem.uneven is None
     if told_noise and shapes is not None:
@@ -269,11 +267,9 @@ def _regress(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float
 
 
 def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
-    """Draws of which those that do not count, evenly spread, say nothing but the constant.
-
-    Their rows, which are large, are changed in place. `free` (K, R) bool tells columns that are not held at 1, None:
-    all; the rows' `prior` may say that some modes are series.
-    """
+    """Draws of which those that do not count, evenly spread, say nothing but the constant."""
+    # their rows, which are large, are changed in place; `free` (K, R) bool tells columns that are not held at 1, None:
+    # all; the rows' `prior` may say that some modes are series
     if held.share >= 1.0:
         return draws
     number = np.arange(draws.rows.shape[0] * draws.rows.shape[1]).reshape(draws.rows.shape[:2])

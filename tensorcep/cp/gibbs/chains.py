@@ -189,11 +189,9 @@ def start_chains(
     held: HeldOut | None = None,
     executor: Executor = ALONE,
 ) -> GibbsState:
-    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1.
-
-    `held` are entries that the burn-in leaves out. Entries with weights have sites. Latent values and parameters are
-    not set yet.
-    """
+    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
+    # `held` are entries that the burn-in leaves out; entries with weights have sites; latent values and parameters are
+    # not set yet
     small = with_seen_rows(free_problem(problem))
     free_columns = encode_columns(problem.every_free)
     columns = mode_columns(free_columns)
@@ -366,17 +364,15 @@ def _unknown_rows(state: GibbsState, problem: Problem) -> np.ndarray:
 
 
 def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = None) -> Draws:
-    """The kept draws; those of the last sweep when a run was stopped before any was kept.
-
-    Draws are equally likely: where chains do not count the same, their `shares` of draws are taken, spread evenly over
-    the sweeps, and form one chain.
-    """
+    """The kept draws; those of the last sweep when a run was stopped before any was kept."""
     if not state.own.kept.rows:
         state = _with_current(state, problem, "float64")
     kept, parameters = state.own.kept, state.setup.parameters
     if kept.drifts:
         small = state.setup.small
         fill_gaps(small.prior, small.shape, small.seed, kept.rows, kept.drifts, state.hyper[0].seen)
+    # draws are equally likely: where chains do not count the same, their `shares` of draws are taken, spread evenly
+    # over the sweeps, and form one chain
     which, D = draws_to_take(state, shares), len(kept.rows)
     form = (len(state.rows), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [kept.unknown[d][c] for d, c in which] if kept.unknown else []

@@ -207,11 +207,9 @@ def _residual_stats(
 def draw_sites(
     c: int, state: GibbsState, draws: Sequence[Any], problem: Problem, executor: Executor, used: np.ndarray
 ) -> Judge | None:
-    """Draw the auxiliary variables of chain c: the weight and the target of every entry.
-
-    `used` (n_blocks, LANES) is 0 where an entry says nothing of its latent value. Where there are no such variables
-    weight and target are of a Gaussian that stands for the entry, and rows drawn by it need the judge.
-    """
+    """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
+    # `used` (n_blocks, LANES) is 0 where an entry says nothing of its latent value; where there are no such variables
+    # weight and target are of a Gaussian that stands for the entry, and rows drawn by it need the judge
     own, setup, f = state.own, state.setup, state.own.f[c]
     room, around, known = own.sites, own.around, problem.entries.known
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)

@@ -131,11 +131,9 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
 def _with_sites(
     state: MeanFieldState, problem: Problem, executor: Executor, before: Move | None = None, more: bool = False
 ) -> MeanFieldState:
-    """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large.
-
-    Matched Gaussians of MANY entries take the variances of the latent values from the sweep before where `more` modes
-    follow: these are half the time of a sweep, change slowly after the first one, and no bound depends on them.
-    """
+    """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large."""
+    # Matched Gaussians of MANY entries take the variances of the latent values from the sweep before where `more` modes
+    # follow: these are half the time of a sweep, change slowly after the first one, and no bound depends on them.
     augmentation, old = state.setup.augmentation, state.own.sites
     if not state.setup.auxiliary:
         return state
@@ -189,11 +187,9 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
 def _report(
     state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
 ) -> tuple[MeanFieldState, tuple[float, float]]:
-    """The change of the latent values, relative to them, and the mean log likelihood of the entries.
-
-    `old` are the latent values before the sweep; of entries on scratch the row means, and the sums of the first mode
-    are then taken for the next sweep.
-    """
+    """The change of the latent values, relative to them, and the mean log likelihood of the entries."""
+    # `old` are the latent values before the sweep; of entries on scratch the row means, and the sums of the first mode
+    # are then taken for the next sweep
     setup, own, laws = state.setup, state.own, state.parameters
     if setup.on_scratch:
         seconds, means = (one.made(executor) for one in sources(0, state))
@@ -230,11 +226,9 @@ def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFiel
 
 
 def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The laws that latent values tell, and the auxiliary variables that go with them.
-
-    Where Gaussians are matched these are at the latent values f to which rows will move (`Parameter.shift`). At where f
-    still is their weights would be wrong, and with them the next law, which then swings.
-    """
+    """The laws that latent values tell, and the auxiliary variables that go with them."""
+    # where Gaussians are matched these are at the latent values f to which rows will move (`Parameter.shift`); at where
+    # f still is their weights would be wrong, and with them the next law, which then swings
     setup, sites = state.setup, state.own.sites
     shift: np.ndarray | float = 0.0
     told = [i for i, one in enumerate(setup.parameters) if one.by_latent]
@@ -270,12 +264,10 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
 
 
 def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The best factors of noise that differs, with their precision and shape, and what entries then say, in place.
-
-    The factors of rows or entries are integrated out exactly given the precision tau and the shape of their prior,
-    which are points: the maximum of the bound given the rows, found after every sweep that is not annealed. The rows
-    see the factors by their means, as weights of the entries.
-    """
+    """The best factors of noise that differs, with their precision and shape, and what entries then say, in place."""
+    # The factors of rows or entries are integrated out exactly given the precision tau and the shape of their prior,
+    # which are points: the maximum of the bound given the rows, found after every sweep that is not annealed. The rows
+    # see the factors by their means, as weights of the entries.
     setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
     if i < 0 or not setup.parameters[i].uneven:
         return state
@@ -294,12 +286,10 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
 
 
 def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
-    """The evidence lower bound: what the entries say in expectation, minus the divergences of rows and parameters.
-
-    With a learned precision, whose law is optimal given the rest, entries and precision together give the log
-    normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables.
-    """
+    """The evidence lower bound: what the entries say in expectation, minus the divergences of rows and parameters."""
     bound, sites, setup = rows_bound(state.hyper, state.rows, problem.shape, executor), state.own.sites, state.setup
+    # with a learned precision, whose law is optimal given the rest, entries and precision together give the log
+    # normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables
     if setup.noise >= 0:
         noise, law = setup.parameters[setup.noise], state.parameters[setup.noise]
         return bound + noise.bound(law) + noise.log_normaliser(total_weight(problem)) + float(sites.constant.sum())
@@ -322,11 +312,9 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
 def hold_back(
     k: int, means: np.ndarray, f: np.ndarray, state: MeanFieldState, problem: Problem, executor: Executor
 ) -> bool:
-    """Shorten the moves of the rows of mode k, in place, until no latent value moves by more than FARTHEST.
-
-    Before its update the rows had these means, (n_k, Q), and f were the latent values, (n_blocks, LANES). Returns
-    whether a row was held back; latent values are then to be computed again.
-    """
+    """Hold back rows of mode k, in place, until no latent value moves by more than FARTHEST; gives whether any was."""
+    # before its update the rows had these means, (n_k, Q), and f were the latent values, (n_blocks, LANES), which are
+    # to be computed again if a row was held back
     n, first = len(problem.entries.permutation), int(state.setup.by_row.chunks[k][0])
     moved = np.abs(state.f - f).ravel()[:n]
     weight = weights_of_entries(problem)

@@ -234,12 +234,10 @@ def first_state(
     stored: bool = True,
     keeps_cavities: bool = False,
 ) -> MessageState:
-    """Rows at the starting means with the prior's precision, and messages that say nothing yet.
-
-    `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
-    1 / mean(y^2); unless `stored`, no messages are kept at all. `slots` gives those of the kernel's work array, and
-    `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
-    """
+    """Rows at the starting means with the prior's precision, and messages that say nothing yet."""
+    # `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
+    # 1 / mean(y^2); unless `stored`, no messages are kept at all; `slots` gives those of the kernel's work array, and
+    # `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities
     in_free = with_seen_rows(free_problem(problem))
     sums, rows = problem.of_entries or empty_sums(in_free), rows_at_prior(in_free)
     messages, to_noise = first_messages(in_free, precision, noise_message, dtype, stored, executor)
@@ -313,11 +311,9 @@ MAX_HALVINGS = 40
 
 
 def shrink(state: MessageState, problem: Problem, first: int, last: int, executor: Executor) -> int:
-    """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
-
-    Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
-    = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
-    """
+    """Halve messages of rows whose precision is not positive definite, or close to that, until it is; how many rows."""
+    # messages may be indefinite, so their sum can outweigh the prior; scaling all messages of such a row keeps
+    # "posterior = prior x messages" true, which resetting the row alone would not
     rows = state.rows
     widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(initial=0.0)
     if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.hyper.max_variance:
@@ -361,11 +357,9 @@ def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
 
 
 def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:
-    """Move the rows' prior to its expectation given the rows, as far as the messages move; and count rows shrunk.
-
-    Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
-    or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
-    """
+    """Move the rows' prior to its expectation given the rows, as far as the messages move; and count rows shrunk."""
+    # messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
+    # or without `positive`), the messages of a row that the new prior makes unsound are shrunk
     rows, hyper, prior, shape = state.rows, state.hyper, state.own.prior, problem.shape
     now = hyper.now
     if now.modes is None or not isinstance(prior, LearnedPrior):

@@ -97,13 +97,11 @@ class Places(NamedTuple):
 
 
 class FreeColumns(NamedTuple):
-    """Which columns are free in which modes, and what follows; made once, by `encode_columns`.
+    """Which columns are free in which modes, and what follows; made once, by `encode_columns`."""
 
-    With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
-    clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment, of
-    a mean where one of two columns is clamped there, or of 1 where both are.
-    """
-
+    # With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
+    # clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment,
+    # of a mean where one of two columns is clamped there, or of 1 where both are.
     free: np.ndarray  # (K, R) bool
     free_index: np.ndarray  # (K, Q) int64, the free columns of each mode; -1 stands for a column of zeros
     clamped_index: np.ndarray  # (K, C) int64, the others; -1 stands for none
@@ -131,10 +129,8 @@ class FreeColumns(NamedTuple):
         return np.stack([self.clamped_index[k, i], self.clamped_index[k, j]], axis=1)
 
     def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
-        """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order.
-
-        `columns` are (n,) for products of means, (n, 2) for products of second moments; `places` has an item per mode.
-        """
+        """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order."""
+        # `columns` are (n,) for products of means, (n, 2) for those of second moments; `places` has an item per mode
         lines = []
         for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
             if j != k and columns.ndim == 1:

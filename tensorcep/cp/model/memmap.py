@@ -312,10 +312,8 @@ def change_and_score(
     problem: Problem,
     executor: Executor,
 ) -> tuple[float, float]:
-    """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones.
-
-    `means` are those of the rows after a sweep and before it. Takes the `sums` of the first mode.
-    """
+    """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones."""
+    # `means` are those of the rows after a sweep and before it; takes the `sums` of the first mode
     n, n_blocks = len(problem.entries.permutation), len(problem.entries.y)
     size, moved, score = RunningSum(n_blocks * LANES), RunningSum(n_blocks * LANES), RunningSum(n)
     shift, summed, start = value_offset(problem.likelihood), 0, by_row.start

@@ -50,12 +50,10 @@ def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: f
 
 
 def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[Parameter[Any], ...]:
-    """What is learned of the likelihood, with priors and groups; a known theta in the place of one that is not learned.
-
-    The prior of a precision is the problem's; where noise differs it is a scale mixture. The prior of any other
-    parameter, and the mode whose rows have one each, are settings of the method, called by its name. `drawn` says
-    whether targets of entries are, as samplers do.
-    """
+    """What is learned of the likelihood, with priors and groups; a known theta where one is not learned."""
+    # the prior of a precision is the problem's; where noise differs it is a scale mixture; the prior of any other
+    # parameter, and the mode whose rows have one each, are settings of the method, called by its name; targets are
+    # `drawn` by samplers
     bound = (_of_problem(one, problem, options, drawn) for one in problem.likelihood.parameters)
     found = [one for one in bound if one is not None]
     if all(one.stage == DrawStage.PRESENCE for one in found):  # of thresholds alone kernels take no theta

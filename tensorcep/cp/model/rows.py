@@ -152,11 +152,9 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
 def train_score(
     problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, mixed: Mixed = None
 ) -> float:
-    """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES).
-
-    theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)`` makes
-    of the log densities of kernels those of all kinds of entries.
-    """
+    """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES)."""
+    # theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)``
+    # makes of the log densities of kernels those of all kinds of entries
     n = len(problem.entries.permutation)
     each = problem.entries.y if y is None else y
     theta = problem.entries.theta if len(problem.entries.theta) else theta
@@ -254,11 +252,9 @@ def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals |
 def rows_together(
     prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState, precision: float = 1.0
 ) -> Marginals:
-    """The joint posterior of the coupled rows of a mode, of which the entries say `precision` times Lam and eta.
-
-    These have a line for each row of the mode, whose first packed row is `first`. Rows that the prior couples get its
-    moments; `natural_again` gives them natural parameters.
-    """
+    """The joint posterior of the coupled rows of a mode, of which the entries say `precision` times Lam and eta."""
+    # a line for each row of the mode, whose first packed row is `first`; rows that the prior couples get its moments,
+    # and by `natural_again` natural parameters
     own = in_place(prior.of)
     found = prior.marginals(Lam[own], eta[own], precision)
     if found.told is None:
