@@ -48,10 +48,11 @@ from tensorcep.cp.model.rows import (
     augmentation_in_use,
     first_prior,
     fix_rows,
-    natural_by_mode,
+    natural_again,
     refresh_rows,
     rows_at_prior,
     rows_bound,
+    sites_by_mode,
     train_score,
     update_prior,
     with_seen_rows,
@@ -149,11 +150,6 @@ def _with_sites(
         state = state.put(sites=state.own.sites._replace(square=square))
     update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
-
-
-def resume(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """A state that comes from a file, with the latent values of its rows."""
-    return _with_latent(state, problem, executor)
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
@@ -304,7 +300,11 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
     prior, small, theta = state.hyper, state.setup.small, results(state.setup.parameters, state.parameters)
-    sites = natural_by_mode(small, state.rows, prior.marginals)
+    axes = [None if own is None else small.prior.axis(k) for k, own in enumerate(prior.marginals)]
+    for of, first in zip(axes, small.entries.offsets.tolist(), strict=False):
+        if of is not None:
+            natural_again(of, first, state.rows)
+    sites = sites_by_mode(axes, prior.marginals)
     rows = with_unseen_rows(state.rows, small, prior.now, prior.marginals)
     return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **theta)
 
@@ -356,7 +356,7 @@ VMP = Method(
         workers=True,
     ),
     trial_sweeps=lambda options: options.anneal,
-    resume=resume,
+    resume=_with_latent,
     of_entries=lambda state: state.setup.by_row,
 )
 PG_VB = replace(

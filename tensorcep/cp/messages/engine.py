@@ -57,6 +57,7 @@ from tensorcep.priors.solvers.chain import Marginals
 
 # Blocks of entries on scratch that are counted at a time.
 BLOCKS = 1 << 12
+Pair = tuple[float, float]  # (a, b) of a law of the noise precision, or of messages to it
 
 
 class Messages(NamedTuple):
@@ -79,12 +80,7 @@ class MessageSums(NamedTuple):
 
 
 def first_messages(
-    problem: Problem,
-    precision: float,
-    noise_message: tuple[float, float] | None,
-    dtype: str,
-    stored: bool,
-    executor: Executor,
+    problem: Problem, precision: float, noise_message: Pair | None, dtype: str, stored: bool, executor: Executor
 ) -> tuple[Messages, list[float]]:
     """What every entry sends first, which says nothing yet: no blocks unless stored here, and its sums to the noise."""
     (n_blocks, K, _), R, y, weights = problem.entries.rows.shape, problem.rank, problem.entries.y, problem.weights
@@ -210,7 +206,7 @@ class MessageState(NamedTuple):
         return self.own.f
 
     @property
-    def noise(self) -> tuple[float, float]:
+    def noise(self) -> Pair:
         """(a, b) of the law of the noise precision; of no meaning where there is none."""
         laws = (law for one, law in zip(self.own.parameters, self.parameters, strict=True) if one.is_precision)
         return next(((float(law.a[0]), float(law.b[0])) for law in laws), (0.0, 1.0))
@@ -230,7 +226,7 @@ def first_state(
     pace: Pace,
     dtype: str,
     precision: float = 0.0,
-    noise_message: tuple[float, float] | None = None,
+    noise_message: Pair | None = None,
     stored: bool = True,
     keeps_cavities: bool = False,
 ) -> MessageState:
@@ -279,10 +275,8 @@ def with_noise_messages(
     parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
 ) -> tuple[Any, ...]:
     """The laws after messages to the noise of these sums, or a share `step` of the way there."""
-    stats = PrecisionStats(2.0 * a, 2.0 * b)
-    return tuple(
-        one.expect(law, stats, step) if one.is_precision else law for one, law in zip(parameters, laws, strict=True)
-    )
+    stats, pairs = PrecisionStats(2.0 * a, 2.0 * b), zip(parameters, laws, strict=True)
+    return tuple(one.expect(law, stats, step) if one.is_precision else law for one, law in pairs)
 
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
@@ -426,17 +420,12 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
 STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
 
 # The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
-GivenRows = tuple[tuple[Any, ...], tuple[float, float]]
-Given = Callable[[MessageState, Problem, tuple[int, int], Executor], GivenRows]
+GivenRows = tuple[tuple[Any, ...], Pair]
+Given = Callable[[MessageState, Problem, tuple[int, int], Executor], GivenRows] | None
 
 
 def sweep(
-    state: MessageState,
-    problem: Problem,
-    options: CEP | Laplace,
-    executor: Executor,
-    work: Pass,
-    given: Given | None = None,
+    state: MessageState, problem: Problem, options: CEP | Laplace, executor: Executor, work: Pass, given: Given = None
 ) -> tuple[MessageState, Sweep]:
     """Every message once, by a pass over the chunks; one that keeps none gets `given` rows, damped in their place."""
     entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
@@ -527,9 +516,8 @@ def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> Mes
         marginals=marginals_of_rows(problem, mean, cov),
     )
     pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
-    return state._replace(
-        parameters=tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
-    )
+    laws = tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
+    return state._replace(parameters=laws)
 
 
 def adapted(pace: Pace, change: float, skipped: int) -> Pace:

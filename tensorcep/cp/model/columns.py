@@ -131,12 +131,11 @@ class FreeColumns(NamedTuple):
     def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
         """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order."""
         # `columns` are (n,) for products of means, (n, 2) for those of second moments; `places` has an item per mode
-        lines = []
-        for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
-            if j != k and columns.ndim == 1:
-                lines.append(at.of_mean(free, columns))
-            elif j != k:
-                lines.append(at.of_second_moment(free, *columns.T))
+        others = [pair for j, pair in enumerate(zip(self.free, places, strict=True)) if j != k]
+        if columns.ndim == 1:
+            lines = [at.of_mean(free, columns) for free, at in others]
+        else:
+            lines = [at.of_second_moment(free, *columns.T) for free, at in others]
         return np.array(lines, dtype=np.int64).reshape(len(self.free) - 1, len(columns))
 
 
@@ -174,17 +173,15 @@ def orders_of(columns: FreeColumns) -> Orders:
     (K, R), Q, C = columns.free.shape, columns.free_index.shape[1], columns.clamped_index.shape[1]
     P = Q * (Q + 1) // 2
     at = Places(0, P, P + Q, -1)
-    products: Order = {}
-    means: Order = {}
-    squares: Order = {}
+    orders: tuple[Order, Order, Order] = ({}, {}, {})
     for k in range(K):
         pairs = np.concatenate([columns.products(k), columns.cross(k).swapaxes(0, 1).reshape(-1, 2)])
         single = np.concatenate([columns.free_index[k], columns.clamped_index[k]])
         others = [j for j in range(K) if j != k]
-        for order, elements in ((products, pairs), (means, single), (squares, columns.squares(k))):
+        for order, elements in zip(orders, (pairs, single, columns.squares(k)), strict=True):
             order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, [at] * K), strict=True)})
     second = [at.of_second_moment(free, *np.tril_indices(R)) for free in columns.free]
-    return Orders(products, means, squares, np.array(second, dtype=np.int64), C)
+    return Orders(*orders, np.array(second, dtype=np.int64), C)
 
 
 def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
@@ -293,9 +290,8 @@ def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -
     for k, row in enumerate(free):
         where, n = np.flatnonzero(row), int(row.sum())
         a, b = np.tril_indices(n)
-        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
-            first[k] : first[k + 1], : n * (n + 1) // 2
-        ]
+        own, place = slice(first[k], first[k + 1]), where[a] * (where[a] + 1) // 2 + where[b]
+        full[own, place] = cov[own, : n * (n + 1) // 2]
     return full
 
 

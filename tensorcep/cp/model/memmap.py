@@ -57,21 +57,11 @@ def row_pieces(start: np.ndarray, first: int, last: int, offset: int = 0, align:
         a = b
 
 
-def in_pieces(
-    kernel: Callable[..., None],
-    first: int,
-    last: int,
-    offset: int,
-    lists: tuple[np.ndarray, ...],
-    source: np.ndarray,
-    columns: Any,
-    entries: Any,
-    *rest: Any,
-    align: int = 1,
-) -> None:
-    """Call a kernel of rows for first:last; where `entries` are stored, for as many rows at a time as are read."""
+def in_pieces(kernel: Callable[..., None], first: int, last: int, offset: int, *record: Any, align: int = 1) -> None:
+    """Call a kernel of rows for first:last; where their entries are stored, for as many rows at a time as are read."""
+    lists, source, columns, entries, *rest = record
     if not isinstance(entries, StoredTargets):
-        kernel(first, last, offset, lists, source, columns, entries, *rest)
+        kernel(first, last, offset, *record)
         return
     start, _, others = lists
     for a, b in row_pieces(start, first, last, offset, align):
@@ -83,13 +73,7 @@ def in_pieces(
 
 
 def sum_stored(
-    first: int,
-    last: int,
-    chunks: np.ndarray,
-    by_row: EntriesByRow,
-    sums: tuple[Any, ...],
-    shift: float,
-    scratch: np.ndarray,
+    first: int, last: int, chunks: np.ndarray, by_row: EntriesByRow, sums: Any, shift: float, scratch: np.ndarray
 ) -> None:
     """As `sum_chunks` of `tensorcep.cp.model.entries`, of lists on scratch; weight None is 1, True is y."""
     start = by_row.start
@@ -304,10 +288,10 @@ def sum_rows(cuts: np.ndarray, by_row: EntriesByRow, shift: float, sums: tuple[A
 
 
 def change_and_score(
-    means: tuple[np.ndarray, np.ndarray],
+    means: Any,
     columns: FreeColumns,
     by_row: EntriesByRow,
-    sums: tuple[Any, ...],
+    sums: Any,
     theta: float,
     problem: Problem,
     executor: Executor,

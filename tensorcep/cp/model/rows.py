@@ -275,15 +275,6 @@ def sites_by_mode(axes: Sequence[Any], found: Sequence[Marginals | None]) -> tup
     return sites if any(own is not None for own in sites) else ()
 
 
-def natural_by_mode(problem: Problem, rows: RowState, found: Sequence[Marginals | None]) -> tuple[RowSites | None, ...]:
-    """Give rows that were found together the natural parameters of their moments; what entries say of them."""
-    axes = [None if own is None else problem.prior.axis(k) for k, own in enumerate(found)]
-    for of, first in zip(axes, offsets(problem.shape).tolist(), strict=False):
-        if of is not None:
-            natural_again(of, first, rows)
-    return sites_by_mode(axes, found)
-
-
 def natural_again(of: Any, first: int, rows: RowState) -> None:
     """Give the coupled rows of a mode, whose first packed row is `first`, the natural parameters of their moments."""
     own = first + of.place
