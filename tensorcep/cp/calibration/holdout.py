@@ -337,8 +337,7 @@ def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), bef
     mean, factor = weights @ means, held.factor.mean(axis=0)
     of_mixture = float(np.mean(factor * (held.y - mean) ** 2))
     spread_of_all = weights @ (spreads + (means - mean) ** 2)
-    spread = float(np.mean(factor * spread_of_all))
-    rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
+    rest = max(of_mixture - float(np.mean(factor * spread_of_all)), LEAST_SHARE * of_mixture)
     score = logsumexp(log_density, axis=0, b=weights[:, None])
     held = held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
     return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
@@ -369,8 +368,7 @@ def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
     log_density = log_density[:, np.isfinite(log_density.max(axis=0))]
     if not log_density.size:
         return before
-    density = np.exp(log_density - log_density.max(axis=0))
-    weights = np.full(C, 1.0 / C)
+    density, weights = np.exp(log_density - log_density.max(axis=0)), np.full(C, 1.0 / C)
     for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
         gain = (density / (weights @ density)).mean(axis=1)
         weights = weights * gain

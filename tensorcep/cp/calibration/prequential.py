@@ -166,8 +166,7 @@ class Standing(NamedTuple):
         share = self.share
         if share == 1.0:
             return predicted
-        constant = self.constant(likelihood, values)
-        score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + constant)
+        score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + self.constant(likelihood, values))
         return Predicted(share * predicted.mean + (1.0 - share) * self.share_of_ones, score)
 
     def constant(self, likelihood: Likelihood, values: np.ndarray, extent: np.ndarray | None = None) -> np.ndarray:

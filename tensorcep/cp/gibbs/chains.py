@@ -180,8 +180,7 @@ def start_chains(
     """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
     # `held` are entries that the burn-in leaves out; entries with weights have sites; latent values and parameters are
     # not set yet
-    small = with_seen_rows(free_problem(problem))
-    free_columns = encode_columns(problem.every_free)
+    small, free_columns = with_seen_rows(free_problem(problem)), encode_columns(problem.every_free)
     columns = row_draw.mode_columns(free_columns)
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains

@@ -336,8 +336,7 @@ def draw_series(
     """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); if `told`, the sum of (target - f)^2."""
     # the record is what `sum_rows` takes of it, between cuts
     offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
-    own = in_place(prior.of)
-    free = as_slice(columns.free[columns.free >= 0])
+    own, free = in_place(prior.of), as_slice(columns.free[columns.free >= 0])
     at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
     mine, P = factors[offset : offset + n], D * (D + 1) // 2
     if not told and isinstance(prior, Links) and not prior.of.closed and bool((np.diff(prior.of.place) > 0).all()):

@@ -48,8 +48,7 @@ def climb(
         explained = np.empty(len(starts))
         record = (rows, values, first, *how, starts, explained)
         executor.run(_climb_from, 0, len(starts), *record, scratch=lambda: (np.empty((2, n_rows)),))
-        best = np.argsort(-explained, kind="stable")
-        starts = starts[best[: max(1, len(starts) // one_of)]]
+        starts = starts[np.argsort(-explained, kind="stable")[: max(1, len(starts) // one_of)]]
     return [starts[0, a:b, None].copy() for a, b in itertools.pairwise(first.tolist())]
 
 

@@ -47,8 +47,7 @@ def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Execut
         if len(modes) == 1:
             rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
             continue
-        sizes = [problem.shape[k] for k in modes]
-        own = _in_modes(coords, modes)
+        sizes, own = [problem.shape[k] for k in modes], _in_modes(coords, modes)
         how: dict[str, Any] = {"seed": problem.seed, "spare": spare, "starts": _tries(problem), "executor": executor}
         factors = spectral_start(own, rest, sizes, len(columns), **how).factors
         for k, factor in zip(modes, factors, strict=True):

@@ -35,13 +35,11 @@ STARTS, TRIAL_SWEEPS, KEPT = 8, 20, 2
 def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
     """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares."""
     # the penalty, equal for all modes, sends components that are weaker than it allows to zero
-    size = float((core * core).sum())
-    scale = (size / rank) ** (0.5 / core.ndim)
+    scale = (float((core * core).sum()) / rank) ** (0.5 / core.ndim)
     drawn = [[rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape] for _ in range(STARTS)]
     factors = [np.stack(parts) for parts in zip(*drawn, strict=True)]
     for kept, sweeps in ((KEPT, TRIAL_SWEEPS), (1, MAX_SWEEPS)):
-        loss = _descend(core, factors, penalty, sweeps)
-        best = np.argsort(loss, kind="stable")[:kept]
+        best = np.argsort(_descend(core, factors, penalty, sweeps), kind="stable")[:kept]
         factors = [factor[best] for factor in factors]
     return [factor[0] for factor in factors]
 
@@ -178,8 +176,7 @@ def spectral_start(
     # entries, have the standard deviation `spare` beside factors whose product has that of the values. least_size:
     # eigenvectors of each mode, where `rank` is not more; pairs: whether pairs of modes are searched where unfoldings
     # of 10,000 entries and more show nothing; starts: whether many quick starts are tried where a few thousand do.
-    rng = np.random.default_rng(seed)
-    centred = values - (values.mean() if len(values) else 0.0)
+    rng, centred = np.random.default_rng(seed), values - (values.mean() if len(values) else 0.0)
     spread = float(np.sqrt(mean_square(centred))) if len(values) else 0.0
     unit = (spread / np.sqrt(rank)) ** (1.0 / len(shape)) if spread > 0.0 else 1.0
     factors = [spare * unit * rng.standard_normal((n, rank)) for n in shape]

@@ -138,8 +138,7 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
     size = how.first_batch if first and how.first_batch is not None else how.batch_size
     for start in [0, *range(size, len(frame), how.batch_size)]:
         part = frame.iloc[start : size if start == 0 else start + how.batch_size]
-        time = None if how.time is None else part[how.time].iloc[-1]
-        batch = as_batch(part[modes], part[value], time, how.code)
+        batch = as_batch(part[modes], part[value], None if how.time is None else part[how.time].iloc[-1], how.code)
         batch = with_extents(batch, None if how.extent is None else part[how.extent], how.extent)
         yield weighted_batch(batch, None if how.weight is None else part[how.weight])
 

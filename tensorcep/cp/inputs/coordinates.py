@@ -309,7 +309,6 @@ def column_of(X: Any, labels: AllLabels, k: int) -> Any:
 
 def lines_among(coords: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Which lines of coordinates (N, m) are among the cells (n, m), (N,) bool."""
-    both = np.concatenate([coords, cells])
-    _, key = np.unique(both, axis=0, return_inverse=True)
+    _, key = np.unique(np.concatenate([coords, cells]), axis=0, return_inverse=True)
     key = key.ravel()
     return np.isin(key[: len(coords)], key[len(coords) :])

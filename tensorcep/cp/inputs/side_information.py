@@ -125,9 +125,7 @@ def warn_of_new_rows(designs: Designs, seen: Sequence[np.ndarray], coords: np.nd
 
 def is_local(prior: Any) -> bool:
     """Whether the parameter `prior` says that rows deviate, each by itself."""
-    return isinstance(prior, Mapping) and any(
-        isinstance(own, Series) and own.local is not None for own in prior.values()
-    )
+    return isinstance(prior, Mapping) and any(getattr(own, "local", None) is not None for own in prior.values())
 
 
 def local_of(prior: Any, labels: Sequence[Labels | None], clocks: Clocks) -> Local | None:

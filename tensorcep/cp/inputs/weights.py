@@ -100,9 +100,7 @@ def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tupl
     if len(said) > 1:
         fail_value("exposure is for rates and n_trials for binomial counts; give one of them.")
     ((name, value),) = said.items()
-    if not isinstance(value, str):
-        return X, value, None
-    return *column_apart(X, name, value), value
+    return (*column_apart(X, name, value), value) if isinstance(value, str) else (X, value, None)
 
 
 def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:

@@ -316,8 +316,7 @@ def hold_back(
     # before its update the rows had these means, (n_k, Q), and f were the latent values, (n_blocks, LANES), which are
     # to be computed again if a row was held back
     n, first = len(problem.entries.permutation), int(state.setup.by_row.chunks[k][0])
-    moved = np.abs(state.f - f).ravel()[:n]
-    weight = weights_of_entries(problem)
+    moved, weight = np.abs(state.f - f).ravel()[:n], weights_of_entries(problem)
     if weight is not None and moved.max(initial=0.0) > FARTHEST:  # what weighs nothing holds no row back
         moved[~tells(weight)] = 0.0
     if moved.max(initial=0.0) <= FARTHEST:

@@ -140,8 +140,7 @@ def update_natural(update: Update, sum_Z2: np.ndarray, sum_yz: np.ndarray, Lam: 
     P, Q = Lam.shape[1], eta.shape[1]
     for a in range(0, len(Lam), ROWS_AT_A_TIME):
         b = min(len(Lam), a + ROWS_AT_A_TIME)
-        prior = update.of(a, b)
-        linear = linear_sums(sum_Z2[a:b], sum_yz[a:b], Q, update.n_clamped)
+        prior, linear = update.of(a, b), linear_sums(sum_Z2[a:b], sum_yz[a:b], Q, update.n_clamped)
         for sums, line, out in ((sum_Z2[a:b, :P], prior.Lam, Lam[a:b]), (linear, prior.eta, eta[a:b])):
             np.multiply(sums, update.precision, out=out)
             out += line

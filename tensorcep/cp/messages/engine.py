@@ -127,8 +127,7 @@ def empty_sums(problem: Problem) -> MessageSums:
     """Sums of no messages."""
     entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
-    counts = np.zeros(n_rows)
-    size = BLOCKS if on_scratch(entries.y) else max(1, len(entries.rows))
+    counts, size = np.zeros(n_rows), BLOCKS if on_scratch(entries.y) else max(1, len(entries.rows))
     for first in range(0, len(entries.rows), size):
         rows, weights = (part[first : first + size] for part in (entries.rows, problem.weights))
         weight = np.broadcast_to(weights[:, None, :], rows.shape)
@@ -247,8 +246,7 @@ def first_state(
     unsend(messages, in_free)
     refresh_rows(rows, 0, len(rows.good), executor)
     parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
-    laws = tuple(one.first_law(n) for one in parameters)
-    modes = (None,) * K
+    laws, modes = tuple(one.first_law(n) for one in parameters), (None,) * K
     widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
     exchange = Exchange(
         prior=in_free.prior,

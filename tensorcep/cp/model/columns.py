@@ -56,8 +56,7 @@ def free_columns(parts: dict[str, int], order: int) -> np.ndarray:
 
 def columns_within(parts: dict[str, int], whole: dict[str, int], order: int) -> np.ndarray:
     """The columns of `whole` (see `free_columns`) that are those of `parts`, of which it has no fewer."""
-    pairs = order * (order - 1) // 2
-    groups = [name for name, n in zip(PARTS, (order, pairs, 1), strict=True) for _ in range(n)]
+    groups = [name for name, n in zip(PARTS, (order, order * (order - 1) // 2, 1), strict=True) for _ in range(n)]
     return np.flatnonzero(np.concatenate([np.arange(whole[name]) < parts[name] for name in groups]))
 
 
@@ -206,8 +205,7 @@ def free_problem(problem: Problem) -> Problem:
     start = None if start is None else _columns(start, index, problem.shape)
     fixed = problem.fixed
     if fixed is not None:
-        each = np.repeat(np.arange(K), problem.shape)
-        Lam = pack(_submatrices(unpack(fixed.Lam, problem.rank), index[each]))
+        Lam = pack(_submatrices(unpack(fixed.Lam, problem.rank), index[np.repeat(np.arange(K), problem.shape)]))
         fixed = fixed._replace(Lam=Lam, eta=_columns(fixed.eta, index, problem.shape))
     return problem._replace(rank=index.shape[1], prior=prior, start=start, fixed=fixed)
 
@@ -245,8 +243,7 @@ def _submatrices(full: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Row means (n_rows, R) of all columns from those of the free ones."""
-    full = np.ones((len(mean), free.shape[1]))
-    first = offsets(shape)
+    full, first = np.ones((len(mean), free.shape[1])), offsets(shape)
     for k, row in enumerate(free):
         full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
     return full

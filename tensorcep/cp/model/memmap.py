@@ -68,8 +68,7 @@ def in_pieces(kernel: Callable[..., None], first: int, last: int, offset: int, *
         begin, end = int(start[offset + a]), int(start[offset + b])
         read_ahead(others, end, min(end + READ, int(start[offset + last])))
         read_ahead(entries.value, end, min(end + READ, int(start[offset + last])))
-        known = (begin, np.zeros(0), entries.at(begin, end))
-        kernel(a, b, offset, lists, source, columns, known, *rest)
+        kernel(a, b, offset, lists, source, columns, (begin, np.zeros(0), entries.at(begin, end)), *rest)
 
 
 def sum_stored(
@@ -157,8 +156,7 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
             column = np.zeros(len(flat), np.int32)
             np.add(parts[k][own], first[k], out=column[:used], casting="unsafe")
             rows[mine, k] = column.reshape(-1, LANES)
-    starts = chunk_starts(n, order, n_blocks, int(first[-1]))
-    return Entries(rows, values, weight, starts, parts[order + 1], first)
+    return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), parts[order + 1], first)
 
 
 def _sort_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:

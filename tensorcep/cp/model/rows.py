@@ -155,8 +155,7 @@ def train_score(
     """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES)."""
     # theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)``
     # makes of the log densities of kernels those of all kinds of entries
-    n = len(problem.entries.permutation)
-    each = problem.entries.y if y is None else y
+    n, each = len(problem.entries.permutation), problem.entries.y if y is None else y
     theta = problem.entries.theta if len(problem.entries.theta) else theta
     score = RunningSum(n)
     for first in range(0, n, ENTRIES_AT_A_TIME):
@@ -259,8 +258,7 @@ def rows_together(
     found = prior.marginals(Lam[own], eta[own], precision)
     if found.told is None:
         D = prior.own.shape[1]
-        told = precision * Lam[own][:, : D * (D + 1) // 2], precision * eta[own][:, :D]
-        found = found._replace(told=told)
+        found = found._replace(told=(precision * Lam[own][:, : D * (D + 1) // 2], precision * eta[own][:, :D]))
     rows.mean[first:][own, : found.mean.shape[1]] = found.mean
     rows.cov[first:][own, : found.cov.shape[1]] = found.cov
     return found
