@@ -46,7 +46,7 @@ from tensorcep.cp.gibbs.chains import (
 )
 from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
 from tensorcep.cp.model.latent import relative_change
-from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, told_of_theta
+from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, told_of_theta
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.rows import augmentation_in_use, per_entry, train_score
 from tensorcep.cp.posterior.belief import Draws
@@ -158,13 +158,7 @@ def _sweep_chain(
     if rest.score is not None:
         return tuple(draws), rest.score
     y, theta = kernel_arguments(parameters, draws, problem)
-
-    def mixed(y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        for parameter, own in zip(parameters, draws, strict=True):
-            log_density = parameter.mixed(own, y, log_density)
-        return log_density
-
-    return tuple(draws), train_score(problem, f, theta, y, mixed)
+    return tuple(draws), train_score(problem, f, theta, y, partial(mix_densities, parameters, draws))
 
 
 def _residual_stats(

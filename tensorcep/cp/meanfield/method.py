@@ -42,7 +42,7 @@ from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_ta
 from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
-from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
+from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.rows import (
     augmentation_in_use,
@@ -195,13 +195,8 @@ def _report(
     each = setup.auxiliary or any(one.uneven for one in setup.parameters)
     of_all = problem.entries.y, shared_arguments(setup.parameters, laws)[0]
     y, theta = kernel_arguments(setup.parameters, laws, problem) if each else of_all
-
-    def mixed(y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        for one, law in zip(setup.parameters, laws, strict=True):
-            log_density = one.mixed(law, y, log_density)
-        return log_density
-
-    return state, (relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, mixed))
+    score = train_score(problem, state.f, theta, y, partial(mix_densities, setup.parameters, laws))
+    return state, (relative_change(state.f, old, problem.power), score)
 
 
 def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFieldState:

@@ -39,17 +39,7 @@ from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
-from tensorcep.priors.base import (
-    Conditional,
-    LearnedPrior,
-    RowPrior,
-    conditional_of_modes,
-    for_kernel,
-    moments_per_mode,
-    of_mode,
-    of_rows,
-    per_row,
-)
+from tensorcep.priors import base
 from tensorcep.priors.coupled import Joint, damped_joint
 from tensorcep.priors.solvers.chain import Marginals
 
@@ -160,7 +150,7 @@ class Pace(NamedTuple):
 class MessagePrior(NamedTuple):
     """What is known of the prior of the rows."""
 
-    now: Conditional  # what the prior of the problem says of the rows at present
+    now: base.Conditional  # what the prior of the problem says of the rows at present
     max_variance: float  # that a row may have
     joint: tuple[Joint | None, ...]  # of modes with coupled rows the prior of all together, once it has been learned
     marginals: tuple[Marginals | None, ...]  # the moments that such rows had last
@@ -169,7 +159,7 @@ class MessagePrior(NamedTuple):
 class Exchange(NamedTuple):
     """What passes between entries and rows."""
 
-    prior: RowPrior  # that of the problem in the free columns
+    prior: base.RowPrior  # that of the problem in the free columns
     parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
     messages: Messages
     sums: MessageSums
@@ -314,8 +304,8 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int, executo
     if bad.size == 0:
         return 0
     factor = np.ones(len(rows.good))
-    of_rows = (per_row(part, problem.shape)[bad] for part in (state.hyper.now.Lam, state.hyper.now.eta))
-    for i, prior_Lam, prior_eta in zip(bad.tolist(), *of_rows, strict=True):
+    priors = (base.per_row(part, problem.shape)[bad] for part in (state.hyper.now.Lam, state.hyper.now.eta))
+    for i, prior_Lam, prior_eta in zip(bad.tolist(), *priors, strict=True):
         excess_Lam, excess_eta = rows.Lam[i] - prior_Lam, rows.eta[i] - prior_eta
         for _ in range(MAX_HALVINGS):
             factor[i] *= 0.5
@@ -354,17 +344,18 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     # or without `positive`), the messages of a row that the new prior makes unsound are shrunk
     rows, hyper, prior, shape = state.rows, state.hyper, state.own.prior, problem.shape
     now = hyper.now
-    if now.modes is None or not isinstance(prior, LearnedPrior):
+    if now.modes is None or not isinstance(prior, base.LearnedPrior):
         return state, 0
     state.own.cavities.fresh[:] = 0.0
     small, step = problem._replace(prior=prior), state.own.pace.step
     coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
-    modes, posterior = prior.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled, step)
-    new = conditional_of_modes(modes, now.seen)
-    new = new._replace(eta=of_rows(new.eta, prior, modes, shape, natural=True))
+    moments = base.moments_per_mode(rows.mean, rows.cov, now.seen, shape)
+    modes, posterior = prior.update(now.modes, *moments, coupled, step)
+    new = base.conditional_of_modes(modes, now.seen)
+    new = new._replace(eta=base.of_rows(new.eta, prior, modes, shape, natural=True))
     chained = [prior.chained(k, posterior) for k in range(len(shape))]
     if any(own is not None for own in chained):
-        new = new._replace(Lam=per_row(new.Lam, shape), eta=per_row(new.eta, shape))
+        new = new._replace(Lam=base.per_row(new.Lam, shape), eta=base.per_row(new.eta, shape))
     joint = tuple(
         None if q is None or problem.is_fixed(k) else damped_joint(hyper.joint[k], q.links, step)
         for k, q in enumerate(chained)
@@ -375,11 +366,11 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
         if problem.is_fixed(k):
             continue
         if joint[k] is None:
-            rows.Lam[own] += of_mode(new.Lam, k, shape) - of_mode(now.Lam, k, shape)
-            rows.eta[own] += of_mode(new.eta, k, shape) - of_mode(now.eta, k, shape)
+            rows.Lam[own] += base.of_mode(new.Lam, k, shape) - base.of_mode(now.Lam, k, shape)
+            rows.eta[own] += base.of_mode(new.eta, k, shape) - base.of_mode(now.eta, k, shape)
         else:
-            rows.Lam[own] -= of_mode(now.Lam, k, shape)
-            rows.eta[own] -= of_mode(now.eta, k, shape)
+            rows.Lam[own] -= base.of_mode(now.Lam, k, shape)
+            rows.eta[own] -= base.of_mode(now.eta, k, shape)
             state = with_joint_rows(state, k, own)
     refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
@@ -481,7 +472,7 @@ def _updated(
         if problem.is_fixed(k):
             continue
         own, together = slice(starts[k], starts[k + 1]), state.hyper.joint[k] is not None
-        lines = [for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
+        lines = [base.for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
         if together:  # what is left without their prior is what messages say
             rows.Lam[own] -= prior.Lam[own]
             rows.eta[own] -= prior.eta[own]

@@ -105,6 +105,15 @@ def kernel_arguments(
     return y, theta  # type: ignore[return-value]
 
 
+def mix_densities(
+    parameters: Sequence[Parameter[Any]], states: Sequence[Any], y: np.ndarray, log_density: np.ndarray
+) -> np.ndarray:
+    """The log densities of all kinds of entries of values y, from those of kernels."""
+    for parameter, state in zip(parameters, states, strict=True):
+        log_density = parameter.mixed(state, y, log_density)
+    return log_density
+
+
 def marginals_of_rows(
     problem: Problem, mean: np.ndarray, cov: np.ndarray
 ) -> Callable[[np.ndarray | None], tuple[np.ndarray, np.ndarray]]:
