@@ -20,15 +20,8 @@ from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.parameters import scale_mixture
 from tensorcep.likelihoods.parameters.base import Parameter
-from tensorcep.likelihoods.parameters.scale_mixture import (
-    EVEN,
-    GOLDEN,
-    nodes,
-    same_size,
-    student_logpdf,
-    tau_seen_through,
-)
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 
@@ -40,11 +33,9 @@ MANY = 500_000
 
 
 def held_out_places(problem: Problem) -> np.ndarray:
-    """The places of the entries to leave out; none when there are too few entries.
-
-    Of labels the same share of either class, as large as the rarer one asks for. Where entries have weights, those that
-    tell, the more often the more they weigh: means over them are then weighted ones.
-    """
+    """The places of the entries to leave out; none when there are too few entries."""
+    # of labels the same share of either class, as large as the rarer one asks for; where entries have weights, those
+    # that tell, the more often the more they weigh: means over them are then weighted ones
     n, rng = len(problem.entries.permutation), generator(problem.seed, RandomStream.HELD_OUT)
     y, of_labels = problem.entries.y.ravel()[:n], problem.likelihood.observes == "labels"
     weight = weights_of_entries(problem)
@@ -142,7 +133,7 @@ class HeldOut(NamedTuple):
     share: float = 1.0  # what all together count beside the constant
     constant: float = 0.0  # its latent value
     constant_theta: Any = 1.0  # its parameter of the likelihood; of ordered levels (m,), its thresholds
-    constant_shape: float = EVEN  # where noise differs, the shape of its factors' law
+    constant_shape: float = scale_mixture.EVEN  # where noise differs, the shape of its factors' law
     doubt: float = 0.0  # variance of latent values beside the constant, held by its noise
     known: np.ndarray = np.zeros(1)  # (n,), what is known of their latent values beside the rows
 
@@ -165,6 +156,9 @@ class HeldOut(NamedTuple):
     def tells_noise(self) -> bool:
         """Whether they are enough for the noise."""
         return len(self.place) >= THRESHOLDS.fewest
+
+
+Given = tuple[np.ndarray, np.ndarray]  # what kernels take as y and theta of the entries left out, (C, n) each
 
 
 class HeldNoise(NamedTuple):
@@ -195,7 +189,7 @@ class Beside(NamedTuple):
     mean: np.ndarray  # (n,), of its latent value
     spread: np.ndarray  # (n,), variance of that
     noise: float  # its noise variance
-    alpha: float = EVEN  # of noise that differs, the shape of its factors' law
+    alpha: float = scale_mixture.EVEN  # of noise that differs, the shape of its factors' law
 
 
 def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
@@ -229,16 +223,13 @@ def update_held_out(
     sweep: int,
     burn_in: int,
     factors: np.ndarray,
-    given: tuple[np.ndarray, np.ndarray],
+    given: Given,
     likelihood: Likelihood,
     uneven: HeldNoise = EVEN_NOISE,
     mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
 ) -> HeldOut:
-    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R).
-
-    `given` (C, n) are what kernels take as y and theta of the entries left out; ``mixed(log_density)`` gives log
-    densities (C, n) by those of the kernels.
-    """
+    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R)."""
+    # ``mixed(log_density)`` gives log densities (C, n) by those of the kernels
     f = np.empty_like(held.mean)
     latent_of_draws(factors, held.rows, f)
     f += held.known
@@ -264,14 +255,13 @@ def log_likelihoods(
 ) -> np.ndarray:
     """log p(y | f) for latent values f (C, n); of factors of this shape where these multiply the precisions."""
     if shape is not None and not likelihood.censored:
-        return student_logpdf(y - f, theta, shape)
+        return scale_mixture.student_logpdf(y - f, theta, shape)
     if shape is not None:
-        factors, log_weight = nodes(shape)
+        factors, log_weight = scale_mixture.nodes(shape)
         each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
         return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
-    flat = y.ravel(), f.ravel(), theta.ravel()
     value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
-    likelihood.loglik(*flat, value, d1, d2)
+    likelihood.loglik(y.ravel(), f.ravel(), theta.ravel(), value, d1, d2)
     return value.reshape(f.shape)
 
 
@@ -286,12 +276,7 @@ class ChainsDrawn(NamedTuple):
 
 
 def learn_from_held(
-    held: HeldOut,
-    now: ChainsDrawn,
-    given: tuple[np.ndarray, np.ndarray],
-    problem: Problem,
-    options: Any,
-    told_noise: bool,
+    held: HeldOut, now: ChainsDrawn, given: Given, problem: Problem, options: Any, told_noise: bool
 ) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
     """The estimates after a sweep, and draws of parameters where these entries tell them (`told_noise`: the noise)."""
     C, parameters = len(now.rows), now.parameters
@@ -352,8 +337,7 @@ def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), bef
     mean, factor = weights @ means, held.factor.mean(axis=0)
     of_mixture = float(np.mean(factor * (held.y - mean) ** 2))
     spread_of_all = weights @ (spreads + (means - mean) ** 2)
-    spread = float(np.mean(factor * spread_of_all))
-    rest = max(of_mixture - spread, LEAST_SHARE * of_mixture)
+    rest = max(of_mixture - float(np.mean(factor * spread_of_all)), LEAST_SHARE * of_mixture)
     score = logsumexp(log_density, axis=0, b=weights[:, None])
     held = held._replace(score=score, mean_of_all=mean, spread_of_all=spread_of_all)
     return held._replace(weights=weights[:C], beside=weights[C:], noise_ratio=rest / noise)
@@ -377,17 +361,14 @@ def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[
 
 
 def stacking_weights(log_density: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values.
-
-    They are `before` unless the best ones gain more than one unit of log density for each weight that was chosen
-    (Akaike), and 0 for components that hardly count. A density that is no number counts as 0.
-    """
+    """Weights (C,) at which the mixture of C components predicts best, from the log densities (C, n) of n values."""
+    # they are `before` unless the best ones gain more than one unit of log density for each weight that was chosen
+    # (Akaike), and 0 for components that hardly count; a density that is no number counts as 0
     C, log_density = len(log_density), np.where(np.isnan(log_density), -np.inf, log_density)
     log_density = log_density[:, np.isfinite(log_density.max(axis=0))]
     if not log_density.size:
         return before
-    density = np.exp(log_density - log_density.max(axis=0))
-    weights = np.full(C, 1.0 / C)
+    density, weights = np.exp(log_density - log_density.max(axis=0)), np.full(C, 1.0 / C)
     for _ in range(STACKING_STEPS):  # expectation maximisation: the problem is convex
         gain = (density / (weights @ density)).mean(axis=1)
         weights = weights * gain
@@ -494,7 +475,7 @@ def with_factors(draws: Draws, law: NoiseLaw | None) -> Draws:
     if law is None or draws.theta is None:
         return draws
     form = draws.theta.shape[:2]
-    level = np.mod((np.arange(form[0] * form[1]) + 0.5) * GOLDEN, 1.0)
+    level = np.mod((np.arange(form[0] * form[1]) + 0.5) * scale_mixture.GOLDEN, 1.0)
     ends = np.append(LOG_FACTORS - 0.5 * STEP, LOG_FACTORS[-1] + 0.5 * STEP)
     factors = np.exp(np.interp(level, np.append(0.0, np.cumsum(law.mass)), ends))
     return draws._replace(factors=factors.reshape(form))
@@ -506,7 +487,8 @@ def ratio_of_student(held: HeldOut, shapes: np.ndarray, beside: Sequence[Beside]
     alphas = np.append(shapes, [one.alpha for one in beside])
     noises = np.append(held.noise, [one.noise for one in beside])
     common = float(np.exp(weights @ np.log(alphas)))
-    own = [1.0 / same_size(1.0 / n, a, common) for n, a in zip(noises.tolist(), alphas.tolist(), strict=True)]
+    pairs = zip(noises.tolist(), alphas.tolist(), strict=True)
+    own = [1.0 / scale_mixture.same_size(1.0 / n, a, common) for n, a in pairs]
     noise, some = float(weights @ np.array(own)), slice(None, None, -(-len(held.y) // TELLING))
     squares, spread = (held.y - held.mean_of_all)[some] ** 2, np.maximum(held.spread_of_all[some], 0.0)
-    return 1.0 / (noise * tau_seen_through(squares, spread, 1.0 / noise, common, LAST_STEPS))
+    return 1.0 / (noise * scale_mixture.tau_seen_through(squares, spread, 1.0 / noise, common, LAST_STEPS))

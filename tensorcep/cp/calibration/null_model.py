@@ -27,17 +27,7 @@ from scipy.special import logit, logsumexp, ndtri
 from tensorcep.core.arrays import variance
 from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.packing import offsets
-from tensorcep.cp.calibration.holdout import (
-    LEAST_SHARE,
-    LEAST_WEIGHT,
-    Beside,
-    HeldOut,
-    NoiseLaw,
-    noise_law_of,
-    ratio_beside_limits,
-    ratio_of_student,
-    weigh_chains,
-)
+from tensorcep.cp.calibration import holdout
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling_values
 from tensorcep.cp.posterior.belief import Draws
@@ -79,9 +69,8 @@ def constant_law(likelihood: Likelihood, y: np.ndarray, start: float, extent: np
     def law(x: np.ndarray) -> ConstantLaw:
         return ConstantLaw(start + step * float(x[0]), theta * float(np.exp(x[1])))
 
-    return law(
-        minimize(lambda x: -float(law(x).logpdf(likelihood, some, extents).mean()), [0.0, 0.0], method="Nelder-Mead").x
-    )
+    best = minimize(lambda x: -float(law(x).logpdf(likelihood, some, extents).mean()), [0.0, 0.0], method="Nelder-Mead")
+    return law(best.x)
 
 
 SHARES = np.linspace(0.0, 1.0, 51)
@@ -132,7 +121,7 @@ def mean_share(evidence: np.ndarray, chosen: float = 0.0, constant: float = CONS
 
 # What is not noise of the variance about the constant is at most this share of it, as of the chains' own
 # (`holdout.LEAST_SHARE`).
-MOST_DOUBT = 1.0 - LEAST_SHARE
+MOST_DOUBT = 1.0 - holdout.LEAST_SHARE
 TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -143,33 +132,31 @@ def can_shrink(likelihood: Likelihood) -> bool:
 
 
 def calibrated(
-    held: HeldOut,
+    held: holdout.HeldOut,
     problem: Problem,
     options: Any,
-    beside: Sequence[Beside],
+    beside: Sequence[holdout.Beside],
     before: Any,
     shapes: np.ndarray | None,
     told_noise: bool,
-) -> tuple[HeldOut, NoiseLaw | None]:
-    """At the end of the burn-in: what each chain and each fit beside them counts, the noise, and the law of new values.
-
-    `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C, 1) are those of
-    Student noise, if it is such; `told_noise`: whether these entries tell the noise.
-    """
-    held = weigh_chains(held, options, beside, before)
+) -> tuple[holdout.HeldOut, holdout.NoiseLaw | None]:
+    """At the end of the burn-in: what each chain and fit beside them counts, the noise, and the law of new values."""
+    # `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C, 1) those of
+    # Student noise, if it is such; `told_noise`: whether these entries tell the noise
+    held = holdout.weigh_chains(held, options, beside, before)
     even = problem.uneven is None
     if told_noise and shapes is not None:
-        held = held._replace(noise_ratio=ratio_of_student(held, shapes, beside))
+        held = held._replace(noise_ratio=holdout.ratio_of_student(held, shapes, beside))
     if problem.likelihood.censored:
         told = held.beside.any() and even
-        ratio = ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
+        ratio = holdout.ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
         held = held._replace(noise_ratio=ratio)
     if options.weights == "stacked" and can_shrink(problem.likelihood):
         held = shrink(held, problem)
-    return held, noise_law_of(held) if told_noise and even else None
+    return held, holdout.noise_law_of(held) if told_noise and even else None
 
 
-def shrink(held: HeldOut, problem: Problem) -> HeldOut:
+def shrink(held: holdout.HeldOut, problem: Problem) -> holdout.HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
     if likelihood.levels is not None:
@@ -195,13 +182,13 @@ def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     return _mix(_with_doubt(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
 
 
-def _with_doubt(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
+def _with_doubt(held: holdout.HeldOut, law: ConstantLaw, most: float) -> holdout.HeldOut:
     """With what no draw could tell of the latent values, at most so much, beside the constant."""
     square = float(np.mean((held.mean_of_all - law.f) ** 2 + held.spread_of_all))
     return held._replace(doubt=min(square, most))
 
 
-def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
+def _law_of_others(held: holdout.HeldOut, problem: Problem) -> ConstantLaw | None:
     """The constant law of the entries that were not left out; None where no column can hold it, or they do not vary."""
     if _main_column(problem.free) is None:
         return None
@@ -216,7 +203,7 @@ def _law_of_others(held: HeldOut, problem: Problem) -> ConstantLaw | None:
     return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
 
 
-def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
+def _beside_law(held: holdout.HeldOut, law: ConstantLaw, problem: Problem) -> holdout.HeldOut:
     nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if problem.likelihood.is_of_rates else None)
     own: Any = held.weights
     equal = np.ptp(own) == 0.0 and not held.beside.any()
@@ -239,8 +226,8 @@ def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
 
 
 def _mix(
-    held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - LEAST_WEIGHT
-) -> HeldOut:
+    held: holdout.HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - holdout.LEAST_WEIGHT
+) -> holdout.HeldOut:
     """All together at a share, above `most` at 1, beside the constant, of which the log densities are `nothing`."""
     if share > most:
         return held
@@ -268,12 +255,10 @@ def _regress(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float
     return slope, max(0.0, 1.0 - variance / slope**2)
 
 
-def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
-    """Draws of which those that do not count, evenly spread, say nothing but the constant.
-
-    Their rows, which are large, are changed in place. `free` (K, R) bool tells columns that are not held at 1, None:
-    all; the rows' `prior` may say that some modes are series.
-    """
+def with_constant(draws: Draws, held: holdout.HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
+    """Draws of which those that do not count, evenly spread, say nothing but the constant."""
+    # their rows, which are large, are changed in place; `free` (K, R) bool tells columns that are not held at 1, None:
+    # all; the rows' `prior` may say that some modes are series
     if held.share >= 1.0:
         return draws
     number = np.arange(draws.rows.shape[0] * draws.rows.shape[1]).reshape(draws.rows.shape[:2])

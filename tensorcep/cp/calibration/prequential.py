@@ -81,13 +81,11 @@ def _log_mass(
 
 
 class Standing(NamedTuple):
-    """Predictions of entries before they were learned, beside a constant that is fitted to all earlier values.
-
-    What a prediction gained is a log score for labels and counts, whose errors may be large where they are as expected;
-    for real values a squared error, in units of the constant's.
-    """
+    """Predictions of entries before they were learned, beside a constant that is fitted to all earlier values."""
 
     n: float = 0.0  # entries that were predicted; beyond `RECENT` older ones count less
+    # what a prediction gained is a log score for labels and counts, whose errors may be large where they are as
+    # expected; for real values a squared error, in units of the constant's
     gain: float = 0.0  # sum of what each prediction gained
     square: float = 0.0  # sum of the squares of that
     seen: int = 0  # values so far
@@ -168,16 +166,13 @@ class Standing(NamedTuple):
         share = self.share
         if share == 1.0:
             return predicted
-        constant = self.constant(likelihood, values)
-        score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + constant)
+        score = np.logaddexp(np.log(share) + predicted.score, np.log1p(-share) + self.constant(likelihood, values))
         return Predicted(share * predicted.mean + (1.0 - share) * self.share_of_ones, score)
 
     def constant(self, likelihood: Likelihood, values: np.ndarray, extent: np.ndarray | None = None) -> np.ndarray:
-        """The log scores (n,) of values by one law for all of them, which is fitted to all values so far.
-
-        Of labels that is the share of ones; of counts, with extents (n,) if they have some, the likelihood's own family
-        with the mean so far, and a dispersion of its own where the likelihood learns one.
-        """
+        """The log scores (n,) of values by one law for all of them, which is fitted to all values so far."""
+        # of labels that is the share of ones; of counts, with extents (n,) if they have some, the likelihood's own
+        # family with the mean so far, and a dispersion of its own where the likelihood learns one
         if likelihood.observes == "labels":
             p = self.share_of_ones
             return np.asarray(np.where(values > 0.5, np.log(p), np.log1p(-p)))

@@ -31,10 +31,7 @@ from tensorcep.priors.base import per_row
 
 
 def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int], executor: Executor) -> GivenRows:
-    """The rows that give the other modes' moments, the cavities, the average messages, and the noise without one.
-
-    Of messages in closed form the `Factors` say it all: their own cavities tell the noise alone.
-    """
+    """The rows that give the other modes' moments, the cavities, the average messages, and the noise without one."""
     rows, rule, prior = state.rows, state.own.rule, state.hyper.now
     Lam, eta = (per_row(part, problem.shape) for part in (prior.Lam, prior.eta))
     counts = np.maximum(state.own.sums.counts, 1.0)[:, None]
@@ -44,6 +41,7 @@ def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int],
         part /= counts
     unset = (np.zeros_like(rows.mean), np.zeros_like(rows.cov), np.ones(len(counts)))
     cavity = RowState(rows.Lam - average.Lam, rows.eta - average.eta, *unset)
+    # of messages in closed form the `Factors` say it all: their own cavities tell the noise alone
     closed, first = in_closed_form(rule), problem.entries.offsets
     for k in range(len(problem.shape)):
         if not closed or (not rule.from_posterior and (modes != (k, k + 1) or k == len(problem.shape) - 1)):

@@ -18,20 +18,8 @@ from tensorcep.core.executor import ALONE, Executor, Rooms
 from tensorcep.core.packing import offsets
 from tensorcep.core.random import RandomStream, generator, stream_key
 from tensorcep.cp.calibration.holdout import HeldOut, NoiseLaw
+from tensorcep.cp.gibbs import row_draw
 from tensorcep.cp.gibbs.metropolis import Around, Judge
-from tensorcep.cp.gibbs.row_draw import (
-    NO_SITES,
-    NOTHING,
-    ROW_DRAWS,
-    DrawnSites,
-    ModeColumns,
-    draw_series,
-    in_order,
-    mode_columns,
-    of_row_noise,
-    room_for,
-    weighted_sites,
-)
 from tensorcep.cp.model.columns import FreeColumns, encode_columns, free_problem
 from tensorcep.cp.model.entries import EntriesByRow
 from tensorcep.cp.model.latent import latent_of_entries
@@ -53,7 +41,7 @@ from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 NO_PLACES = np.zeros(0, dtype=np.int64)
 NO_ENTRIES = EntriesByRow(
-    np.zeros(1, dtype=np.int64), NO_PLACES, np.zeros(0, dtype=np.int32), NOTHING, np.zeros((0, 0), dtype=np.int32), ()
+    np.zeros(1, np.int64), NO_PLACES, np.zeros(0, np.int32), row_draw.NOTHING, np.zeros((0, 0), np.int32), ()
 )
 
 
@@ -61,7 +49,7 @@ class ChainSetup(NamedTuple):
     """What follows from the problem."""
 
     by_row: EntriesByRow  # those that the burn-in leaves out last; chunks count groups of rows from the first of a mode
-    columns: tuple[ModeColumns, ...]  # one per mode
+    columns: tuple[row_draw.ModeColumns, ...]  # one per mode
     rooms: tuple[tuple[Rooms, ...], ...]  # one per chain and mode: chains may be drawn at once
     free: FreeColumns
     small: Problem  # the problem in the free columns, whose prior the rows have
@@ -91,7 +79,7 @@ class ChainSums(NamedTuple):
     """What samplers alone have."""
 
     setup: ChainSetup
-    sites: DrawnSites  # without entries where targets are the values
+    sites: row_draw.DrawnSites  # without entries where targets are the values
     f: np.ndarray  # (C, n_blocks, LANES) float64, latent values of the entries; no blocks where nothing depends on them
     around: Around | None = None  # of likelihoods that no variable makes Gaussian, the past of the latent values
     held: HeldOut | None = None  # entries that the burn-in leaves out
@@ -189,14 +177,11 @@ def start_chains(
     held: HeldOut | None = None,
     executor: Executor = ALONE,
 ) -> GibbsState:
-    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1.
-
-    `held` are entries that the burn-in leaves out. Entries with weights have sites. Latent values and parameters are
-    not set yet.
-    """
-    small = with_seen_rows(free_problem(problem))
-    free_columns = encode_columns(problem.every_free)
-    columns = mode_columns(free_columns)
+    """Chains at their starts: the problem's, and draws from the prior; clamped columns at 1."""
+    # `held` are entries that the burn-in leaves out; entries with weights have sites; latent values and parameters are
+    # not set yet
+    small, free_columns = with_seen_rows(free_problem(problem)), encode_columns(problem.every_free)
+    columns = row_draw.mode_columns(free_columns)
     factors = first_rows(small, columns, options.n_chains, problem.rank)
     priors = (initial_prior(small),) * options.n_chains
     weighted = problem.power is not None or augmentation.weighted or any(one.weighs for one in parameters)
@@ -204,18 +189,18 @@ def start_chains(
     by_row = by_row_of(problem, None if held is None else held.place, values=not has_sites, executor=executor)
     cuts = (chunks - chunks[0] for chunks in by_row.chunks)  # at whole groups of rows, which share a random stream
     by_row = by_row._replace(chunks=tuple(np.unique(np.minimum(-(-own // LANES) * LANES, own[-1])) for own in cuts))
-    rooms = tuple(tuple(Rooms(partial(room_for, small.rank, own)) for own in columns) for _ in priors)
+    rooms = tuple(tuple(Rooms(partial(row_draw.room_for, small.rank, own)) for own in columns) for _ in priors)
     made = by_row, columns, rooms, free_columns, small
     order = sorted(range(len(parameters)), key=lambda i: parameters[i].stage)
     after = tuple(i for i in order if parameters[i].stage is DrawStage.RESIDUAL)
     before = tuple(order[: len(order) - len(after)])
     setup = ChainSetup(*made, augmentation, parameters, weighted, options.burn_in, before, after)
-    sites = weighted_sites(problem) if has_sites else NO_SITES
+    sites = row_draw.weighted_sites(problem) if has_sites else row_draw.NO_SITES
     nothing = np.zeros((options.n_chains, 0, 0))
     return GibbsState(factors, priors, ((),) * options.n_chains, ChainSums(setup, sites, nothing, held=held))
 
 
-def first_rows(small: Problem, columns: tuple[ModeColumns, ...], n_chains: int, rank: int) -> np.ndarray:
+def first_rows(small: Problem, columns: tuple[row_draw.ModeColumns, ...], n_chains: int, rank: int) -> np.ndarray:
     """The rows of every chain, (C, n_rows, rank): the start of a problem in free columns, or draws of its prior."""
     prior, shape, factors = small.prior, small.shape, np.empty((n_chains, sum(small.shape), rank))
     for c in range(n_chains):
@@ -271,7 +256,7 @@ def draw_factors(
     of_rows = precision if isinstance(precision, RowPrecision) else None
     last, tau = (-1, np.array([precision])) if of_rows is None else (of_rows.mode, np.ones(1))
     stay = not len(state.own.sites.weight) and of_rows is None
-    values: Any = (0, NOTHING, by_row.value)  # as `in_order`: targets that stay are in the order of every mode's rows
+    values: Any = (0, row_draw.NOTHING, by_row.value)  # as `in_order`: what stays is in the order of every mode's rows
     if stay and on_scratch(by_row.value):
         values = StoredTargets(by_row.value, value_offset(problem.likelihood))
     modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
@@ -280,9 +265,9 @@ def draw_factors(
         columns, offset = setup.columns[k], int(first[k])
         given: Any = values, tau
         if of_rows is not None:
-            given = of_row_noise(k, of_rows, by_row, first, executor)
+            given = row_draw.of_row_noise(k, of_rows, by_row, first, executor)
         elif not stay:
-            given = in_order(state.own.sites, k, by_row, setup.weighted, executor), tau
+            given = row_draw.in_order(state.own.sites, k, by_row, setup.weighted, executor), tau
         source: Any = RowSource(name, factors, of, order=columns.order)
         key, cuts = stream_key(problem.seed, chain, state.sweeps, k), by_row.chunks[k]
         coupled = setup.small.prior.links(k, modes_prior)
@@ -290,17 +275,18 @@ def draw_factors(
             source = source.made(executor)
         data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, given[0])
         if coupled is not None:
-            told = k == modes[-1]
-            fit[offset] = draw_series(coupled, cuts, data, float(tau[0]), key, factors, rooms[k], executor, told)
+            fit[offset] = row_draw.draw_series(
+                coupled, cuts, data, float(tau[0]), key, factors, rooms[k], executor, k == modes[-1]
+            )
             continue
         old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
-        entries = (0, NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
+        entries = (0, row_draw.NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
         Lam, eta = (of_mode(part, k, problem.shape) for part in (prior.Lam, prior.eta))
         shift = setup.small.prior.shift(k, modes_prior, natural=True)
         law = (Lam, eta if shift is None else shift + eta, given[1], key)
         record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
         rooms[k].start()
-        work = ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
+        work = row_draw.ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
         executor.run(work, 0, len(cuts) - 1, *record, scratch=rooms[k])
         if judge is not None:
             judge.decide(data, key, old, factors, executor)
@@ -366,17 +352,15 @@ def _unknown_rows(state: GibbsState, problem: Problem) -> np.ndarray:
 
 
 def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = None) -> Draws:
-    """The kept draws; those of the last sweep when a run was stopped before any was kept.
-
-    Draws are equally likely: where chains do not count the same, their `shares` of draws are taken, spread evenly over
-    the sweeps, and form one chain.
-    """
+    """The kept draws; those of the last sweep when a run was stopped before any was kept."""
     if not state.own.kept.rows:
         state = _with_current(state, problem, "float64")
     kept, parameters = state.own.kept, state.setup.parameters
     if kept.drifts:
         small = state.setup.small
         fill_gaps(small.prior, small.shape, small.seed, kept.rows, kept.drifts, state.hyper[0].seen)
+    # draws are equally likely: where chains do not count the same, their `shares` of draws are taken, spread evenly
+    # over the sweeps, and form one chain
     which, D = draws_to_take(state, shares), len(kept.rows)
     form = (len(state.rows), D) if shares is None or np.all(shares == 1.0) else (1, len(which))
     more = [kept.unknown[d][c] for d, c in which] if kept.unknown else []

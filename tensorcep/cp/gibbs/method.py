@@ -46,21 +46,14 @@ from tensorcep.cp.gibbs.chains import (
 )
 from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
 from tensorcep.cp.model.latent import relative_change
-from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, told_of_theta
+from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, told_of_theta
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.rows import augmentation_in_use, per_entry, train_score
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Augmentation
-from tensorcep.likelihoods.parameters.base import (
-    DrawKey,
-    EntryStats,
-    ResidualStats,
-    RowPrecision,
-    ValidationNoise,
-    room_for_stream,
-)
+from tensorcep.likelihoods.parameters import base
 
 # The share of the burn-in in which noise is the same everywhere: factors of entries that are not explained yet would
 # take them for outliers.
@@ -95,14 +88,14 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     return state._replace(parameters=tuple(draws))
 
 
-def _entry_stats(state: GibbsState, f: np.ndarray, problem: Problem, executor: Executor, c: int = 0) -> EntryStats:
+def _entry_stats(state: GibbsState, f: np.ndarray, problem: Problem, executor: Executor, c: int = 0) -> base.EntryStats:
     """What entries say of parameters by their latent values f, (n_blocks, LANES), in chain c."""
     entries = problem.entries
 
     def theta() -> np.ndarray:
         return kernel_arguments(state.setup.parameters, state.parameters[c], problem)[1]
 
-    return EntryStats(entries.y, entries.weight, f, len(entries.permutation), theta, executor)
+    return base.EntryStats(entries.y, entries.weight, f, len(entries.permutation), theta, executor)
 
 
 def resume(state: GibbsState, problem: Problem, executor: Executor) -> GibbsState:
@@ -143,7 +136,7 @@ def _sweep_chain(
     c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor
 ) -> tuple[tuple[Any, ...], float]:
     """Draw everything of chain c once; gives the parameters and the mean log likelihood of the entries in the sweep."""
-    setup, f, key = state.setup, state.own.f[c], DrawKey(problem.seed, state.sweeps, c)
+    setup, f, key = state.setup, state.own.f[c], base.DrawKey(problem.seed, state.sweeps, c)
     parameters, draws, judge = setup.parameters, list(state.parameters[c]), None
     if setup.before_rows or setup.augmentation.auxiliary:
         stats = _entry_stats(state, f, problem, executor, c)
@@ -151,7 +144,7 @@ def _sweep_chain(
             draws[i], stats = parameters[i].draw(draws[i], stats, key)
         if setup.augmentation.auxiliary:
             judge = draw_sites(c, state, draws, problem, executor, stats.used)
-    precision: float | RowPrecision = 1.0
+    precision: float | base.RowPrecision = 1.0
     for i in setup.after_rows:
         if parameters[i].weighs:
             draws[i] = parameters[i].weigh(draws[i], _residual_stats(c, state, problem, even, executor), key)
@@ -159,24 +152,18 @@ def _sweep_chain(
     fit = draw_factors(state, c, problem, precision, executor, judge)
     if f.size:
         f[:] = latent_of_chain(state, c, problem, executor)
-    rest: ResidualStats = _residual_stats(c, state, problem, even, executor, fit)
+    rest: base.ResidualStats = _residual_stats(c, state, problem, even, executor, fit)
     for i in setup.after_rows:
         draws[i], rest = parameters[i].draw(draws[i], rest, key)
     if rest.score is not None:
         return tuple(draws), rest.score
     y, theta = kernel_arguments(parameters, draws, problem)
-
-    def mixed(y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        for parameter, own in zip(parameters, draws, strict=True):
-            log_density = parameter.mixed(own, y, log_density)
-        return log_density
-
-    return tuple(draws), train_score(problem, f, theta, y, mixed)
+    return tuple(draws), train_score(problem, f, theta, y, partial(mix_densities, parameters, draws))
 
 
 def _residual_stats(
     c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor, fit: RowFit = NO_FIT
-) -> ResidualStats:
+) -> base.ResidualStats:
     """What is known of the residuals of chain c, before its rows are drawn or with the fit of those that were."""
     own, entries, left_out, validation = state.own, problem.entries, state.left_out, None
     if problem.power is None:
@@ -185,9 +172,9 @@ def _residual_stats(
         n = float(problem.power.sum()) - float(problem.power.ravel()[left_out].sum())
     if own.told_noise:
         held: Any = own.held
-        validation = ValidationNoise(held.place, float(held.noise[held.alive[c]]))
+        validation = base.ValidationNoise(held.place, float(held.noise[held.alive[c]]))
     weight, target = (part.reshape(-1, LANES) for part in own.sites[:2])
-    return ResidualStats(
+    return base.ResidualStats(
         n=n,
         sums=fit.sums,
         sizes=fit.sizes,
@@ -207,11 +194,9 @@ def _residual_stats(
 def draw_sites(
     c: int, state: GibbsState, draws: Sequence[Any], problem: Problem, executor: Executor, used: np.ndarray
 ) -> Judge | None:
-    """Draw the auxiliary variables of chain c: the weight and the target of every entry.
-
-    `used` (n_blocks, LANES) is 0 where an entry says nothing of its latent value. Where there are no such variables
-    weight and target are of a Gaussian that stands for the entry, and rows drawn by it need the judge.
-    """
+    """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
+    # `used` (n_blocks, LANES) is 0 where an entry says nothing of its latent value; where there are no such variables
+    # weight and target are of a Gaussian that stands for the entry, and rows drawn by it need the judge
     own, setup, f = state.own, state.setup, state.own.f[c]
     room, around, known = own.sites, own.around, problem.entries.known
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
@@ -230,14 +215,14 @@ def draw_sites(
         for part in sites if problem.power is not None else ():
             part *= problem.power
     else:
-        key = DrawKey(problem.seed, state.sweeps, c).of_entries(RandomStream.AUGMENTATION)
+        key = base.DrawKey(problem.seed, state.sweeps, c).of_entries(RandomStream.AUGMENTATION)
         record = (y, used if hides else problem.weights, f, theta_of_sites, key, *sites)
         draw = Pass(setup.augmentation.drawn, over="entries", entries=("y", "used", "theta"), changing=("f",))
         if setup.augmentation.weighted:
             draw = draw._replace(changes=("target", "weight"))
         else:
             draw = draw._replace(changes=("target",), entries=(*draw.entries, "weight"))
-        executor.run(draw, 0, len(f), *record, scratch=room_for_stream)
+        executor.run(draw, 0, len(f), *record, scratch=base.room_for_stream)
     if len(known):
         np.subtract(sites[1], sites[0] * known, out=sites[1])
     if around is None:

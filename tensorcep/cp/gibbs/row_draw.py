@@ -107,15 +107,13 @@ def product_of_others(q, R, others, source, clamped, z):
 
 @block_kernel
 def sum_row(begin, end, others, source, clamped, entries, R, room, gram):
-    """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest.
-
-    A loop that adds up writes no array: its rounding would depend on where arrays happen to lie
-    (`tensorcep.core.compile`).
-    """
+    """Sums over the places begin:end of the entries to gram (S + 1, S); gives the sum of the squares of the rest."""
     base, weight, target = entries
     z, wz, rest = room.z, room.weighted, room.rest
     S, squares = gram.shape[1], 0.0
     gram[:] = 0.0
+    # a loop that adds up writes no array: its rounding would depend on where arrays happen to lie
+    # (`tensorcep.core.compile`)
     for first in range(begin, end, CHUNK):
         n = min(CHUNK, end - first)
         for q in range(n):
@@ -173,15 +171,13 @@ def _to_lanes(used, R, gram, w, A):
 def draw_rows(
     first, last, offset, lists, source, columns, entries, prior_Lam, prior_eta, precision, key, fit, factors, room, at
 ):
-    """Draw the rows first:last of the mode whose first packed row is `offset`, in place in `factors` (n_rows, R).
-
-    `lists` is (start, end, others): the entries of packed row i have the places start[i]:end[i] of the other modes'
-    rows (see `EntriesByRow`). `columns` (ModeColumns) are those of the mode, `source` the factors in their order
-    (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all, as does
-    `precision`. `entries` is (base, weight, target), numbers of the places from `base` on, no weights where all are 1.
-    `key` is (seed, sweep, mode). The sum of weight (target / weight - f)^2 over the entries of each new row goes to
-    `fit` (n_rows,).
-    """
+    """Draw the rows first:last of the mode whose first packed row is `offset`, in place in `factors` (n_rows, R)."""
+    # `lists` is (start, end, others): the entries of packed row i have the places start[i]:end[i] of the other modes'
+    # rows (see `EntriesByRow`). `columns` (ModeColumns) are those of the mode, `source` the factors in their order
+    # (`arrange`); prior_Lam and prior_eta hold the free ones, each for every row of the mode or one for all, as does
+    # `precision`. `entries` is (base, weight, target), numbers of the places from `base` on, no weights where all have
+    # weight 1. `key` is (seed, sweep, mode). The sum of weight (target / weight - f)^2 over the entries of each new row
+    # goes to `fit` (n_rows,).
     R, P = prior_eta.shape[1], prior_Lam.shape[1]
     w, s = room.lanes, room.stream
     start, end, others = lists
@@ -336,8 +332,7 @@ def draw_series(
     """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); if `told`, the sum of (target - f)^2."""
     # the record is what `sum_rows` takes of it, between cuts
     offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
-    own = in_place(prior.of)
-    free = as_slice(columns.free[columns.free >= 0])
+    own, free = in_place(prior.of), as_slice(columns.free[columns.free >= 0])
     at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
     mine, P = factors[offset : offset + n], D * (D + 1) // 2
     if not told and isinstance(prior, Links) and not prior.of.closed and bool((np.diff(prior.of.place) > 0).all()):

@@ -33,10 +33,8 @@ STAGES = ((15, 20.0, 5.0, 16), (40, 5.0, 1.5, 1))
 def climb(
     coords: np.ndarray, values: np.ndarray, shape: Sequence[int], rng: np.random.Generator, executor: Executor
 ) -> list[np.ndarray] | None:
-    """Factors [(n_k, 1)] of one component, each of root mean square 1 over its rows with entries.
-
-    None of many entries, or of fewer than `PER_ROW` a row. `values` (N,) are to have mean 0 and variance 1.
-    """
+    """Factors [(n_k, 1)] of one component of values (N,), each of root mean square 1 over its rows with entries."""
+    # none of many entries, or of fewer than PER_ROW a row; values are to have mean 0 and variance 1
     N, K = coords.shape
     each = sum(sweeps / np.prod([one_of for *_, one_of in STAGES[:i]]) for i, (sweeps, *_) in enumerate(STAGES))
     n_starts = int(min(MOST_STARTS, VISITS / max(1.0, N * K * each)))
@@ -50,8 +48,7 @@ def climb(
         explained = np.empty(len(starts))
         record = (rows, values, first, *how, starts, explained)
         executor.run(_climb_from, 0, len(starts), *record, scratch=lambda: (np.empty((2, n_rows)),))
-        best = np.argsort(-explained, kind="stable")
-        starts = starts[best[: max(1, len(starts) // one_of)]]
+        starts = starts[np.argsort(-explained, kind="stable")[: max(1, len(starts) // one_of)]]
     return [starts[0, a:b, None].copy() for a, b in itertools.pairwise(first.tolist())]
 
 

@@ -47,8 +47,7 @@ def with_spectral_start(problem: Problem, spare: float = SPARE, executor: Execut
         if len(modes) == 1:
             rest = without_main_effects(_in_modes(coords, every), rest, [problem.shape[k] for k in every])
             continue
-        sizes = [problem.shape[k] for k in modes]
-        own = _in_modes(coords, modes)
+        sizes, own = [problem.shape[k] for k in modes], _in_modes(coords, modes)
         how: dict[str, Any] = {"seed": problem.seed, "spare": spare, "starts": _tries(problem), "executor": executor}
         factors = spectral_start(own, rest, sizes, len(columns), **how).factors
         for k, factor in zip(modes, factors, strict=True):
@@ -93,7 +92,9 @@ def with_more_components(
     told = of_telling(problem._replace(likelihood=likelihood))
     rest, coords = _left_over(told, start, executor), _in_modes(all_coords(told.entries), every)
     sizes = [problem.shape[k] for k in every]
-    for size in _sizes(len(rest), len(every))[: 2 if thorough else 1]:
+    # more eigenvectors where fewer show nothing: a component hardly stronger than noise is spread over many of them
+    wide = thorough and len(every) > 2 and len(rest) >= LEAST_WIDE and most_vectors(len(rest), len(every)) >= WIDE
+    for size in (MIN_SIZE, WIDE) if wide else (MIN_SIZE,):
         how: dict[str, Any] = {"least_size": size, "pairs": thorough, "starts": _tries(problem), "executor": executor}
         more = spectral_start(coords, rest, sizes, len(columns), seed=problem.seed, **how)
         found = np.prod([np.sqrt((factor**2).mean(axis=0)) for factor in more.factors], axis=0)[: more.n_found]
@@ -103,12 +104,6 @@ def with_more_components(
                 start[first[k] : first[k + 1], columns[:n]] = factor[:, :n]
             return problem._replace(likelihood=told.likelihood, start=start)
     return None
-
-
-def _sizes(N: int, K: int) -> tuple[int, ...]:
-    """Eigenvectors of each mode in searches for what is left over: more where fewer show nothing."""
-    # a component that is hardly stronger than noise is spread over many of them
-    return (MIN_SIZE, WIDE) if K > 2 and N >= LEAST_WIDE and most_vectors(N, K) >= WIDE else (MIN_SIZE,)
 
 
 def strengths(problem: Problem, rows: np.ndarray) -> np.ndarray:

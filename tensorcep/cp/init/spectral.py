@@ -35,13 +35,11 @@ STARTS, TRIAL_SWEEPS, KEPT = 8, 20, 2
 def decompose(core: np.ndarray, rank: int, penalty: float, rng: np.random.Generator) -> list[np.ndarray]:
     """Factors [(r_k, rank)] that minimise half the squared residuals plus `penalty` / 2 times their squares."""
     # the penalty, equal for all modes, sends components that are weaker than it allows to zero
-    size = float((core * core).sum())
-    scale = (size / rank) ** (0.5 / core.ndim)
+    scale = (float((core * core).sum()) / rank) ** (0.5 / core.ndim)
     drawn = [[rng.standard_normal((r, rank)) * scale / np.sqrt(r) for r in core.shape] for _ in range(STARTS)]
     factors = [np.stack(parts) for parts in zip(*drawn, strict=True)]
     for kept, sweeps in ((KEPT, TRIAL_SWEEPS), (1, MAX_SWEEPS)):
-        loss = _descend(core, factors, penalty, sweeps)
-        best = np.argsort(loss, kind="stable")[:kept]
+        best = np.argsort(_descend(core, factors, penalty, sweeps), kind="stable")[:kept]
         factors = [factor[best] for factor in factors]
     return [factor[0] for factor in factors]
 
@@ -172,16 +170,13 @@ def spectral_start(
     starts: bool = True,
     executor: Executor = ALONE,
 ) -> SpectralStart:
-    """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N.
-
-    Of constant values, and of few entries, no component is found. Equal seeds give equal bits, whatever the number of
-    threads. `values` (N,) are in the units of the latent value f; columns that the data do not show, and rows without
-    entries, have the standard deviation `spare` beside factors whose product has that of the values. `least_size`:
-    eigenvectors of each mode, where `rank` is not more; `pairs`: whether pairs of modes are searched where unfoldings
-    of 10,000 entries and more show nothing; `starts`: whether many quick starts are tried where a few thousand do.
-    """
-    rng = np.random.default_rng(seed)
-    centred = values - (values.mean() if len(values) else 0.0)
+    """Factors of a CP model from the spectra of the unfoldings of its entries. Time and memory are linear in N."""
+    # Of constant values, and of few entries, no component is found. Equal seeds give equal bits, whatever the number of
+    # threads. values (N,) are in the units of the latent value f; columns that the data do not show, and rows without
+    # entries, have the standard deviation `spare` beside factors whose product has that of the values. least_size:
+    # eigenvectors of each mode, where `rank` is not more; pairs: whether pairs of modes are searched where unfoldings
+    # of 10,000 entries and more show nothing; starts: whether many quick starts are tried where a few thousand do.
+    rng, centred = np.random.default_rng(seed), values - (values.mean() if len(values) else 0.0)
     spread = float(np.sqrt(mean_square(centred))) if len(values) else 0.0
     unit = (spread / np.sqrt(rank)) ** (1.0 / len(shape)) if spread > 0.0 else 1.0
     factors = [spare * unit * rng.standard_normal((n, rank)) for n in shape]
@@ -216,14 +211,12 @@ def most_vectors(N: int, K: int) -> int:
 def _best_components(
     search: Search, least_size: int, pairs: bool, starts: bool
 ) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Factors from some entries, the strength of each and the correlation reached on the others.
-
-    Where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
-    share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well.
-    """
+    """Factors from some entries, the strength of each and the correlation reached on the others."""
     N, K = search.coords.shape
     size = max(1, min(max(search.rank, least_size), most_vectors(N, K)))
     best = _best_in(search, size, False)
+    # where unfoldings show nothing, pairs of modes do, summed over all others: hardly two entries of a large tensor may
+    # share a column of an unfolding, and components whose rows do not have a mean of 0 are seen in pairs as well
     if best[1].any() or not pairs or K == 2:
         return best
     if N + len(search.held[1]) >= LEAST_FOR_PAIRS:
@@ -238,12 +231,10 @@ def _best_components(
 
 
 def _best_in(search: Search, size: int, pairs: bool) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """The same from unfoldings, or from pairs of modes, and so many eigenvectors of each mode.
-
-    A decomposition of no more columns than there are components leaves some of these without one. Where it needs all of
-    its columns more are tried, too, and a few where it finds nothing, since components then merge with less noise. A
-    matrix has no such local optima. Regressions of as few entries as pairs are for would end on some of them.
-    """
+    """The same from unfoldings, or from pairs of modes, and so many eigenvectors of each mode."""
+    # A decomposition of no more columns than there are components leaves some of these without one. Where it needs all
+    # of its columns more are tried, too, and a few where it finds nothing, since components then merge with less noise.
+    # A matrix has no such local optima. Regressions of as few entries as pairs are for would end on some of them.
     coords, values, _, shape, rank, rng, executor = search
     bases = mode_bases(coords, values, shape, size, rng, executor, pairs)
     best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0

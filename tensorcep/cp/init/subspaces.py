@@ -35,19 +35,15 @@ def mode_bases(
     executor: Executor = ALONE,
     pairs: bool = False,
 ) -> list[np.ndarray]:
-    """For each mode rows (n_k, r), r <= `size`, whose span holds its factors; their mean square over entries is 1.
-
-    With A the unfolding whose row i is divided by the root of its number of entries, they are the eigenvectors of A A'
-    without its diagonal for positive eigenvalues. The diagonal holds nothing but the squares of values, noise included;
-    what remains has the signal as its mean. Divided so, the noise is the same in every row. Memory is O(N).
-
-    A mode with at most `size` observed rows needs no eigenvectors: its basis are the rows themselves. `values` (N,) are
-    centred. With `pairs` A is made of the matrices of mode k and each other mode, next to each other, in place of the
-    unfolding. Modes go side by side, unless entries are so many that this would take room.
-
-    Source: Cai, Li, Poor and Chen (2022), Nonconvex low-rank tensor completion from noisy data, section 2 (diagonal
-    deletion); the weights of rows are ours.
-    """
+    """For each mode rows (n_k, r), r <= `size`, whose span holds its factors; their mean square over entries is 1."""
+    # With A the unfolding whose row i is divided by the root of its number of entries, they are the eigenvectors of
+    # A A' without its diagonal for positive eigenvalues. The diagonal holds nothing but the squares of values, noise
+    # included; what remains has the signal as its mean. Divided so, the noise is the same in every row. Memory is O(N).
+    # A mode with at most `size` observed rows needs no eigenvectors: its basis are the rows themselves. `values` (N,)
+    # are centred. With `pairs` A is made of the matrices of mode k and each other mode, next to each other, in place of
+    # the unfolding. Modes go side by side, unless entries are so many that this would take room.
+    # Source: Cai, Li, Poor and Chen (2022), Nonconvex low-rank tensor completion from noisy data, section 2 (diagonal
+    # deletion); the weights of rows are ours.
     counts = [np.bincount(coords[:, k], minlength=n) for k, n in enumerate(shape)]
     seen, before = [int(np.count_nonzero(count)) for count in counts], rng.bit_generator.state
     drawn = [_draw(n, size, len(shape), rng, pairs) for n in seen]

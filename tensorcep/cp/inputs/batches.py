@@ -10,15 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import (
-    check_columns,
-    check_coords,
-    check_not_empty,
-    check_range,
-    check_shape,
-    check_values,
-    fail_value,
-)
+from tensorcep.core import checks
 from tensorcep.cp.inputs.coordinates import check_labelled, check_same_kind, matching_modes, training_entries
 from tensorcep.cp.inputs.weights import weighted_batch
 from tensorcep.entries.io import Batch, read_batches
@@ -43,7 +35,7 @@ def training_rows(batch: Batch, shape: Any) -> tuple[np.ndarray, tuple[int, ...]
             known[k], coords[:, k] = Labels.from_column(pd.Series(keys, name=name))
     coords, _, sizes, _ = training_entries(coords, batch.values, shape)
     if shape is not None and any(item is not None for item in known):
-        fail_value("shape is only for streams of indices, and these have labels; leave it out.")
+        checks.fail_value("shape is only for streams of indices, and these have labels; leave it out.")
     return coords, sizes, tuple(known)
 
 
@@ -67,13 +59,13 @@ def with_extents(batch: Batch, extents: Any, column: str | None = None) -> Batch
         return batch
     n = len(batch.values)
     values = np.full(n, extents, dtype=np.float64) if np.ndim(extents) == 0 else extents
-    values = check_values(values, n, name="the exposures or numbers of trials")
+    values = checks.check_values(values, n, name="the exposures or numbers of trials")
     return batch._replace(extents=values, column=column)
 
 
 def as_batch(X: Any, y: Any, time: Any = None, code: Coder | None = None) -> Batch:
     """The batch that `partial_fit` got as X and y, checked; ``code(y)`` gives values of labels, and the labels."""
-    time = None if time is None else check_range("time", time)
+    time = None if time is None else checks.check_range("time", time)
     if code is not None and (y is not None or isinstance(X, SparseTensor)):
         values, classes = code(X.values if y is None else y)
         if y is None:
@@ -88,13 +80,13 @@ def as_batch(X: Any, y: Any, time: Any = None, code: Coder | None = None) -> Bat
     if isinstance(X, pd.DataFrame):
         check_columns_not_in_index(X, 2)
         check_mode_columns(list(X.columns), list(X.columns), None, "X")
-        values = check_values(y if y is not None else [], len(X), name="y")
-        check_not_empty(len(X), "X")
+        values = checks.check_values(y if y is not None else [], len(X), name="y")
+        checks.check_not_empty(len(X), "X")
         missing = [name for name in X.columns if X[name].isna().any()]
         if missing:
-            fail_value(f"X must not have missing labels; column {missing[0]!r} has some; drop these entries.")
+            checks.fail_value(f"X must not have missing labels; column {missing[0]!r} has some; drop these entries.")
         labels_of = tuple(X.iloc[:, k].tolist() for k in range(X.shape[1]))
-        zeros = check_coords(np.zeros(X.shape, dtype=np.int64), name="X")
+        zeros = checks.check_coords(np.zeros(X.shape, dtype=np.int64), name="X")
         return Batch(zeros, labels_of, tuple(X.columns), values, time)
     coords, values, found, _ = training_entries(X, y, None)
     none = (None,) * len(found)
@@ -107,9 +99,9 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
         source = [source]
     if isinstance(source, (list, tuple)) and all(isinstance(item, (str, os.PathLike)) for item in source):
         if how.time is not None:
-            fail_value("time names a column of a DataFrame; a stream from files is discounted per batch.")
+            checks.fail_value("time names a column of a DataFrame; a stream from files is discounted per batch.")
         if how.weight is not None:
-            fail_value(
+            checks.fail_value(
                 "sample_weight names a column of a DataFrame; read files in pieces by pandas.read_csv(chunksize=)."
             )
         columns = {"modes": how.modes, "value": how.value, "extent": how.extent}
@@ -124,7 +116,7 @@ def arrivals(source: Any, how: Arrivals) -> Iterator[Batch]:
             yield item._replace(values=values, classes=classes)
         elif isinstance(item, SparseTensor) or (isinstance(item, (tuple, list)) and len(item) in (2, 3)):
             if how.extent is not None:
-                fail_value(
+                checks.fail_value(
                     f"the column {how.extent!r} of exposures or trials is one of DataFrames or files, and this batch "
                     "is a pair or a SparseTensor; use partial_fit."
                 )
@@ -142,12 +134,11 @@ def _frame_parts(frame: pd.DataFrame, how: Arrivals, first: bool) -> Iterator[Ba
     others = [name for name in frame.columns if name not in extra]
     value = others[-1] if how.value is None else how.value
     modes = [name for name in others if name != value] if how.modes is None else list(how.modes)
-    check_columns(frame.columns, [*modes, value, *extra])
+    checks.check_columns(frame.columns, [*modes, value, *extra])
     size = how.first_batch if first and how.first_batch is not None else how.batch_size
     for start in [0, *range(size, len(frame), how.batch_size)]:
         part = frame.iloc[start : size if start == 0 else start + how.batch_size]
-        time = None if how.time is None else part[how.time].iloc[-1]
-        batch = as_batch(part[modes], part[value], time, how.code)
+        batch = as_batch(part[modes], part[value], None if how.time is None else part[how.time].iloc[-1], how.code)
         batch = with_extents(batch, None if how.extent is None else part[how.extent], how.extent)
         yield weighted_batch(batch, None if how.weight is None else part[how.weight])
 
@@ -162,8 +153,8 @@ def rows_of_keys(
     for k, (mine, theirs) in enumerate(zip(keys, given, strict=True)):
         if mine is None and theirs is not None:
             pair = np.stack([theirs, theirs], axis=1)
-            coords[:, k] = check_coords(pair, name=f"mode {k} of X, which the model knows by indices,")[:, 0]
-    check_coords(coords, None if shape is None else check_shape(shape, len(keys)), name="X")
+            coords[:, k] = checks.check_coords(pair, name=f"mode {k} of X, which the model knows by indices,")[:, 0]
+    checks.check_coords(coords, None if shape is None else checks.check_shape(shape, len(keys)), name="X")
     added: list[dict[Any, int] | None] = []
     for k, (mine, theirs) in enumerate(zip(keys, given, strict=True)):
         if mine is None or theirs is None:

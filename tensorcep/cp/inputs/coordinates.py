@@ -85,11 +85,9 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
 
 
 def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
-    """Coordinates (n, K) of the entries to predict; labels that the model does not know become -1.
-
-    A table holds labels, if the model was fitted with labels: one column per mode, found by name where all modes have
-    names, otherwise in order; so are those of a SparseTensor. What does not fit the model's is refused.
-    """
+    """Coordinates (n, K) of the entries to predict; labels that the model does not know become -1."""
+    # a table holds labels, if the model was fitted with labels: one column per mode, found by name where all modes have
+    # names, otherwise in order; so are those of a SparseTensor; what does not fit the model's is refused
     order, X = len(labels), as_frame(X)
     if isinstance(X, pd.DataFrame) and any(found is not None for found in labels):
         check_columns_not_in_index(X, order)
@@ -131,10 +129,8 @@ def names_of_modes(labels: Sequence[Labels | None]) -> tuple[Any, ...]:
 
 
 def matching_modes(known: tuple[Any, ...], given: tuple[Any, ...], extra: bool = False, X: str = "X") -> list[int]:
-    """Where each mode of the model is among those of `X`: by name, or in order where there are no names to go by.
-
-    Modes may be without a name (None), and columns only have numbers; with `extra`, X may have further columns.
-    """
+    """Where each mode of the model is among those of `X`: by name, or in order where there are no names to go by."""
+    # modes may be without a name (None), and columns only have numbers; with `extra`, X may have further columns
     by_name = None not in known and all(given.count(name) == 1 == known.count(name) for name in known)
     if len(given) != len(known) and not (extra and by_name):
         said = ""
@@ -207,11 +203,9 @@ def placed_rows(
 def distinct_unknown_rows(
     rows: np.ndarray, coords: np.ndarray, shape: tuple[int, ...], n_later: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give each unknown row a row of its own, for draws: new rows (n, K), and the row of moments each one has.
-
-    Entries share an unknown row if they have the same index beyond the shape; an unknown label (-1) is not known to
-    equal another. `n_later` rows at other times follow those of the prior; new rows have them before these.
-    """
+    """Give each unknown row a row of its own, for draws: new rows (n, K), and the row of moments each one has."""
+    # entries share an unknown row if they have the same index beyond the shape; an unknown label (-1) is not known to
+    # equal another; `n_later` rows at other times follow those of the prior, and new rows have them before these
     total, order = sum(shape), len(shape)
     origin = [np.arange(total), total + order + np.arange(n_later)]
     result = np.where(rows >= total + order, rows - order, rows)
@@ -315,7 +309,6 @@ def column_of(X: Any, labels: AllLabels, k: int) -> Any:
 
 def lines_among(coords: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """Which lines of coordinates (N, m) are among the cells (n, m), (N,) bool."""
-    both = np.concatenate([coords, cells])
-    _, key = np.unique(both, axis=0, return_inverse=True)
+    _, key = np.unique(np.concatenate([coords, cells]), axis=0, return_inverse=True)
     key = key.ravel()
     return np.isin(key[: len(coords)], key[len(coords) :])

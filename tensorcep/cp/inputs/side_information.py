@@ -73,10 +73,8 @@ def lost_knowledge(prior: Any, features: Designs, series: Clocks) -> str | None:
 def described(
     prior: Any, shape: tuple[int, ...], labels: Sequence[Labels | None], columns: Sequence[np.ndarray] | None = None
 ) -> tuple[tuple[int, ...], tuple[Labels | None, ...], Designs, Clocks]:
-    """Shape and labels of a fit with this `prior`, with rows that only it names; features, and axis, by mode, if any.
-
-    With the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss.
-    """
+    """Shape and labels of a fit with this `prior`, with rows that only it names; features and axis by mode, if any."""
+    # with the coordinates of the entries, (N,) in each mode, warnings tell of rows that features or a graph miss
     if knows_rows(prior) is None:
         return shape, tuple(labels), (), ()
     sizes, known, names = list(shape), list(labels), names_of(labels)
@@ -127,9 +125,7 @@ def warn_of_new_rows(designs: Designs, seen: Sequence[np.ndarray], coords: np.nd
 
 def is_local(prior: Any) -> bool:
     """Whether the parameter `prior` says that rows deviate, each by itself."""
-    return isinstance(prior, Mapping) and any(
-        isinstance(own, Series) and own.local is not None for own in prior.values()
-    )
+    return isinstance(prior, Mapping) and any(getattr(own, "local", None) is not None for own in prior.values())
 
 
 def local_of(prior: Any, labels: Sequence[Labels | None], clocks: Clocks) -> Local | None:

@@ -88,10 +88,8 @@ TAKERS = {"exposure": "likelihood='poisson' or 'negbinomial'", "n_trials": "like
 
 
 def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tuple[Any, Any, str | None]:
-    """The entries without a column of extents, the extents or None, and the name of that column.
-
-    `kinds` are those that the likelihood may come to have, `given` the arguments: an array, or a column of the table X.
-    """
+    """The entries without a column of extents, the extents or None, and the name of that column."""
+    # `kinds` are those that the likelihood may have, `given` the arguments: an array, or a column of the table X
     refuse_others("CPCountRegressor.fit", {name: value for name, value in given.items() if name not in TAKERS})
     said = {name: value for name, value in given.items() if value is not None}
     for name in said:
@@ -102,9 +100,7 @@ def split_extents(kinds: tuple[str, ...], X: Any, given: dict[str, Any]) -> tupl
     if len(said) > 1:
         fail_value("exposure is for rates and n_trials for binomial counts; give one of them.")
     ((name, value),) = said.items()
-    if not isinstance(value, str):
-        return X, value, None
-    return *column_apart(X, name, value), value
+    return (*column_apart(X, name, value), value) if isinstance(value, str) else (X, value, None)
 
 
 def checked_extents(kind: str, values: Any, n: int) -> np.ndarray:

@@ -42,16 +42,17 @@ from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_ta
 from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
-from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, results, shared_arguments
+from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.rows import (
     augmentation_in_use,
     first_prior,
     fix_rows,
-    natural_by_mode,
+    natural_again,
     refresh_rows,
     rows_at_prior,
     rows_bound,
+    sites_by_mode,
     train_score,
     update_prior,
     with_seen_rows,
@@ -131,11 +132,9 @@ def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) ->
 def _with_sites(
     state: MeanFieldState, problem: Problem, executor: Executor, before: Move | None = None, more: bool = False
 ) -> MeanFieldState:
-    """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large.
-
-    Matched Gaussians of MANY entries take the variances of the latent values from the sweep before where `more` modes
-    follow: these are half the time of a sweep, change slowly after the first one, and no bound depends on them.
-    """
+    """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large."""
+    # Matched Gaussians of MANY entries take the variances of the latent values from the sweep before where `more` modes
+    # follow: these are half the time of a sweep, change slowly after the first one, and no bound depends on them.
     augmentation, old = state.setup.augmentation, state.own.sites
     if not state.setup.auxiliary:
         return state
@@ -151,11 +150,6 @@ def _with_sites(
         state = state.put(sites=state.own.sites._replace(square=square))
     update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
-
-
-def resume(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """A state that comes from a file, with the latent values of its rows."""
-    return _with_latent(state, problem, executor)
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
@@ -189,11 +183,9 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
 def _report(
     state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
 ) -> tuple[MeanFieldState, tuple[float, float]]:
-    """The change of the latent values, relative to them, and the mean log likelihood of the entries.
-
-    `old` are the latent values before the sweep; of entries on scratch the row means, and the sums of the first mode
-    are then taken for the next sweep.
-    """
+    """The change of the latent values, relative to them, and the mean log likelihood of the entries."""
+    # `old` are the latent values before the sweep; of entries on scratch the row means, and the sums of the first mode
+    # are then taken for the next sweep
     setup, own, laws = state.setup, state.own, state.parameters
     if setup.on_scratch:
         seconds, means = (one.made(executor) for one in sources(0, state))
@@ -203,13 +195,8 @@ def _report(
     each = setup.auxiliary or any(one.uneven for one in setup.parameters)
     of_all = problem.entries.y, shared_arguments(setup.parameters, laws)[0]
     y, theta = kernel_arguments(setup.parameters, laws, problem) if each else of_all
-
-    def mixed(y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        for one, law in zip(setup.parameters, laws, strict=True):
-            log_density = one.mixed(law, y, log_density)
-        return log_density
-
-    return state, (relative_change(state.f, old, problem.power), train_score(problem, state.f, theta, y, mixed))
+    score = train_score(problem, state.f, theta, y, partial(mix_densities, setup.parameters, laws))
+    return state, (relative_change(state.f, old, problem.power), score)
 
 
 def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFieldState:
@@ -230,11 +217,9 @@ def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFiel
 
 
 def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The laws that latent values tell, and the auxiliary variables that go with them.
-
-    Where Gaussians are matched these are at the latent values f to which rows will move (`Parameter.shift`). At where f
-    still is their weights would be wrong, and with them the next law, which then swings.
-    """
+    """The laws that latent values tell, and the auxiliary variables that go with them."""
+    # where Gaussians are matched these are at the latent values f to which rows will move (`Parameter.shift`); at where
+    # f still is their weights would be wrong, and with them the next law, which then swings
     setup, sites = state.setup, state.own.sites
     shift: np.ndarray | float = 0.0
     told = [i for i, one in enumerate(setup.parameters) if one.by_latent]
@@ -270,12 +255,10 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
 
 
 def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
-    """The best factors of noise that differs, with their precision and shape, and what entries then say, in place.
-
-    The factors of rows or entries are integrated out exactly given the precision tau and the shape of their prior,
-    which are points: the maximum of the bound given the rows, found after every sweep that is not annealed. The rows
-    see the factors by their means, as weights of the entries.
-    """
+    """The best factors of noise that differs, with their precision and shape, and what entries then say, in place."""
+    # The factors of rows or entries are integrated out exactly given the precision tau and the shape of their prior,
+    # which are points: the maximum of the bound given the rows, found after every sweep that is not annealed. The rows
+    # see the factors by their means, as weights of the entries.
     setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
     if i < 0 or not setup.parameters[i].uneven:
         return state
@@ -294,12 +277,10 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
 
 
 def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
-    """The evidence lower bound: what the entries say in expectation, minus the divergences of rows and parameters.
-
-    With a learned precision, whose law is optimal given the rest, entries and precision together give the log
-    normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables.
-    """
+    """The evidence lower bound: what the entries say in expectation, minus the divergences of rows and parameters."""
     bound, sites, setup = rows_bound(state.hyper, state.rows, problem.shape, executor), state.own.sites, state.setup
+    # with a learned precision, whose law is optimal given the rest, entries and precision together give the log
+    # normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables
     if setup.noise >= 0:
         noise, law = setup.parameters[setup.noise], state.parameters[setup.noise]
         return bound + noise.bound(law) + noise.log_normaliser(total_weight(problem)) + float(sites.constant.sum())
@@ -314,7 +295,11 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
     prior, small, theta = state.hyper, state.setup.small, results(state.setup.parameters, state.parameters)
-    sites = natural_by_mode(small, state.rows, prior.marginals)
+    axes = [None if own is None else small.prior.axis(k) for k, own in enumerate(prior.marginals)]
+    for of, first in zip(axes, small.entries.offsets.tolist(), strict=False):
+        if of is not None:
+            natural_again(of, first, state.rows)
+    sites = sites_by_mode(axes, prior.marginals)
     rows = with_unseen_rows(state.rows, small, prior.now, prior.marginals)
     return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **theta)
 
@@ -322,14 +307,11 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
 def hold_back(
     k: int, means: np.ndarray, f: np.ndarray, state: MeanFieldState, problem: Problem, executor: Executor
 ) -> bool:
-    """Shorten the moves of the rows of mode k, in place, until no latent value moves by more than FARTHEST.
-
-    Before its update the rows had these means, (n_k, Q), and f were the latent values, (n_blocks, LANES). Returns
-    whether a row was held back; latent values are then to be computed again.
-    """
+    """Hold back rows of mode k, in place, until no latent value moves by more than FARTHEST; gives whether any was."""
+    # before its update the rows had these means, (n_k, Q), and f were the latent values, (n_blocks, LANES), which are
+    # to be computed again if a row was held back
     n, first = len(problem.entries.permutation), int(state.setup.by_row.chunks[k][0])
-    moved = np.abs(state.f - f).ravel()[:n]
-    weight = weights_of_entries(problem)
+    moved, weight = np.abs(state.f - f).ravel()[:n], weights_of_entries(problem)
     if weight is not None and moved.max(initial=0.0) > FARTHEST:  # what weighs nothing holds no row back
         moved[~tells(weight)] = 0.0
     if moved.max(initial=0.0) <= FARTHEST:
@@ -368,7 +350,7 @@ VMP = Method(
         workers=True,
     ),
     trial_sweeps=lambda options: options.anneal,
-    resume=resume,
+    resume=_with_latent,
     of_entries=lambda state: state.setup.by_row,
 )
 PG_VB = replace(

@@ -66,9 +66,7 @@ class MeanFieldSums(NamedTuple):
 
     setup: Setup
     sites: ExpectedSites
-    numbers: (
-        np.ndarray
-    )  # (n_rows, P), second moments of the rows; with clamped columns (n_rows, P + Q + 1): means, and 1
+    numbers: np.ndarray  # (n_rows, P), second moments of rows; with clamped columns (n_rows, P + Q + 1): means, and 1
     sum_Z2: np.ndarray  # (n_rows, W), with W = P for the CP model
     sum_yz: np.ndarray  # (n_rows, Q + C), with C = 0 for the CP model
     square: float = 0.0  # E[sum of f^2] over the entries; of no meaning where entries have weights
@@ -129,8 +127,7 @@ class Update(NamedTuple):
 
 def offsets_of(sum_Z2: np.ndarray, Q: int, n_clamped: int) -> np.ndarray:
     """Sums over the entries of weight E[z c], (n, Q), from sums (n, P + C Q)."""
-    offset: np.ndarray = sum_Z2[:, -n_clamped * Q :].reshape(len(sum_Z2), n_clamped, Q).sum(axis=1)
-    return offset
+    return sum_Z2[:, -n_clamped * Q :].reshape(len(sum_Z2), n_clamped, Q).sum(axis=1)
 
 
 def linear_sums(sum_Z2: np.ndarray, sum_yz: np.ndarray, Q: int, n_clamped: int) -> np.ndarray:
@@ -143,8 +140,7 @@ def update_natural(update: Update, sum_Z2: np.ndarray, sum_yz: np.ndarray, Lam: 
     P, Q = Lam.shape[1], eta.shape[1]
     for a in range(0, len(Lam), ROWS_AT_A_TIME):
         b = min(len(Lam), a + ROWS_AT_A_TIME)
-        prior = update.of(a, b)
-        linear = linear_sums(sum_Z2[a:b], sum_yz[a:b], Q, update.n_clamped)
+        prior, linear = update.of(a, b), linear_sums(sum_Z2[a:b], sum_yz[a:b], Q, update.n_clamped)
         for sums, line, out in ((sum_Z2[a:b, :P], prior.Lam, Lam[a:b]), (linear, prior.eta, eta[a:b])):
             np.multiply(sums, update.precision, out=out)
             out += line

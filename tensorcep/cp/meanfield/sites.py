@@ -99,8 +99,7 @@ def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
 def latent_squares(problem: Problem, second: RowSource, executor: Executor, f: np.ndarray | None = None) -> np.ndarray:
     """E[f^2] of the entries, (n_blocks, LANES), from packed second moments of all columns; with what is known, by f."""
     rows, twice, square = problem.entries.rows, times_in_sum(problem.rank), empty_near(problem.entries.y)
-    scratch = partial(room_for_products, len(twice))
-    executor.run(SQUARES, 0, len(square), rows, second, twice, square, scratch=scratch)
+    executor.run(SQUARES, 0, len(square), rows, second, twice, square, scratch=partial(room_for_products, len(twice)))
     square *= problem.entries.weight
     known = problem.entries.known
     if len(known) and f is not None:

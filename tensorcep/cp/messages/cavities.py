@@ -129,11 +129,9 @@ def store_noise(weight, a, b, total, step, w, at):
 
 @block_kernel
 def add_sums(first, last, prior_Lam, prior_eta, sums, step, Lam, eta):
-    """Natural parameters of rows first:last go the way `step` to prior + messages; chunks are added in a fixed order.
-
-    A row without entries is at its prior at once. The last lines of the prior serve the rows beyond them. The sums of
-    the first chunk become those of all.
-    """
+    """Natural parameters of rows first:last go the way `step` to prior + messages; chunks add up in a fixed order."""
+    # a row without entries is at its prior at once; the last lines of the prior serve the rows beyond them; the sums of
+    # the first chunk become those of all
     for i in range(first, last):
         way = step if sums.counts[i] > 0.0 else 1.0
         _add_row(prior_Lam[min(i, len(prior_Lam) - 1)], sums.Lam, i, way, Lam[i])

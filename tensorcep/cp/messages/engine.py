@@ -39,17 +39,7 @@ from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
-from tensorcep.priors.base import (
-    Conditional,
-    LearnedPrior,
-    RowPrior,
-    conditional_of_modes,
-    for_kernel,
-    moments_per_mode,
-    of_mode,
-    of_rows,
-    per_row,
-)
+from tensorcep.priors import base
 from tensorcep.priors.coupled import Joint, damped_joint
 from tensorcep.priors.solvers.chain import Marginals
 
@@ -57,6 +47,7 @@ from tensorcep.priors.solvers.chain import Marginals
 
 # Blocks of entries on scratch that are counted at a time.
 BLOCKS = 1 << 12
+Pair = tuple[float, float]  # (a, b) of a law of the noise precision, or of messages to it
 
 
 class Messages(NamedTuple):
@@ -79,12 +70,7 @@ class MessageSums(NamedTuple):
 
 
 def first_messages(
-    problem: Problem,
-    precision: float,
-    noise_message: tuple[float, float] | None,
-    dtype: str,
-    stored: bool,
-    executor: Executor,
+    problem: Problem, precision: float, noise_message: Pair | None, dtype: str, stored: bool, executor: Executor
 ) -> tuple[Messages, list[float]]:
     """What every entry sends first, which says nothing yet: no blocks unless stored here, and its sums to the noise."""
     (n_blocks, K, _), R, y, weights = problem.entries.rows.shape, problem.rank, problem.entries.y, problem.weights
@@ -131,8 +117,7 @@ def empty_sums(problem: Problem) -> MessageSums:
     """Sums of no messages."""
     entries, n_rows, R = problem.entries, sum(problem.shape), problem.rank
     C, P = len(entries.chunk_start) - 1, R * (R + 1) // 2
-    counts = np.zeros(n_rows)
-    size = BLOCKS if on_scratch(entries.y) else max(1, len(entries.rows))
+    counts, size = np.zeros(n_rows), BLOCKS if on_scratch(entries.y) else max(1, len(entries.rows))
     for first in range(0, len(entries.rows), size):
         rows, weights = (part[first : first + size] for part in (entries.rows, problem.weights))
         weight = np.broadcast_to(weights[:, None, :], rows.shape)
@@ -165,7 +150,7 @@ class Pace(NamedTuple):
 class MessagePrior(NamedTuple):
     """What is known of the prior of the rows."""
 
-    now: Conditional  # what the prior of the problem says of the rows at present
+    now: base.Conditional  # what the prior of the problem says of the rows at present
     max_variance: float  # that a row may have
     joint: tuple[Joint | None, ...]  # of modes with coupled rows the prior of all together, once it has been learned
     marginals: tuple[Marginals | None, ...]  # the moments that such rows had last
@@ -174,7 +159,7 @@ class MessagePrior(NamedTuple):
 class Exchange(NamedTuple):
     """What passes between entries and rows."""
 
-    prior: RowPrior  # that of the problem in the free columns
+    prior: base.RowPrior  # that of the problem in the free columns
     parameters: tuple[Parameter[Any], ...]  # what is learned of the likelihood
     messages: Messages
     sums: MessageSums
@@ -210,7 +195,7 @@ class MessageState(NamedTuple):
         return self.own.f
 
     @property
-    def noise(self) -> tuple[float, float]:
+    def noise(self) -> Pair:
         """(a, b) of the law of the noise precision; of no meaning where there is none."""
         laws = (law for one, law in zip(self.own.parameters, self.parameters, strict=True) if one.is_precision)
         return next(((float(law.a[0]), float(law.b[0])) for law in laws), (0.0, 1.0))
@@ -230,16 +215,14 @@ def first_state(
     pace: Pace,
     dtype: str,
     precision: float = 0.0,
-    noise_message: tuple[float, float] | None = None,
+    noise_message: Pair | None = None,
     stored: bool = True,
     keeps_cavities: bool = False,
 ) -> MessageState:
-    """Rows at the starting means with the prior's precision, and messages that say nothing yet.
-
-    `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
-    1 / mean(y^2); unless `stored`, no messages are kept at all. `slots` gives those of the kernel's work array, and
-    `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities.
-    """
+    """Rows at the starting means with the prior's precision, and messages that say nothing yet."""
+    # `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
+    # 1 / mean(y^2); unless `stored`, no messages are kept at all; `slots` gives those of the kernel's work array, and
+    # `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities
     in_free = with_seen_rows(free_problem(problem))
     sums, rows = problem.of_entries or empty_sums(in_free), rows_at_prior(in_free)
     messages, to_noise = first_messages(in_free, precision, noise_message, dtype, stored, executor)
@@ -253,8 +236,7 @@ def first_state(
     unsend(messages, in_free)
     refresh_rows(rows, 0, len(rows.good), executor)
     parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
-    laws = tuple(one.first_law(n) for one in parameters)
-    modes = (None,) * K
+    laws, modes = tuple(one.first_law(n) for one in parameters), (None,) * K
     widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
     exchange = Exchange(
         prior=in_free.prior,
@@ -281,10 +263,8 @@ def with_noise_messages(
     parameters: Sequence[Parameter[Any]], laws: Sequence[Any], a: float, b: float, step: float | None = None
 ) -> tuple[Any, ...]:
     """The laws after messages to the noise of these sums, or a share `step` of the way there."""
-    stats = PrecisionStats(2.0 * a, 2.0 * b)
-    return tuple(
-        one.expect(law, stats, step) if one.is_precision else law for one, law in zip(parameters, laws, strict=True)
-    )
+    stats, pairs = PrecisionStats(2.0 * a, 2.0 * b), zip(parameters, laws, strict=True)
+    return tuple(one.expect(law, stats, step) if one.is_precision else law for one, law in pairs)
 
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
@@ -313,11 +293,9 @@ MAX_HALVINGS = 40
 
 
 def shrink(state: MessageState, problem: Problem, first: int, last: int, executor: Executor) -> int:
-    """Halve the messages of rows whose precision is not positive definite, or close to that, until it is.
-
-    Messages may be indefinite, so their sum can outweigh the prior. Scaling all messages of such a row keeps "posterior
-    = prior x messages" true, which resetting the row alone would not. Returns the number of those rows.
-    """
+    """Halve messages of rows whose precision is not positive definite, or close to that, until it is; how many rows."""
+    # messages may be indefinite, so their sum can outweigh the prior; scaling all messages of such a row keeps
+    # "posterior = prior x messages" true, which resetting the row alone would not
     rows = state.rows
     widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(initial=0.0)
     if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.hyper.max_variance:
@@ -326,8 +304,8 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int, executo
     if bad.size == 0:
         return 0
     factor = np.ones(len(rows.good))
-    of_rows = (per_row(part, problem.shape)[bad] for part in (state.hyper.now.Lam, state.hyper.now.eta))
-    for i, prior_Lam, prior_eta in zip(bad.tolist(), *of_rows, strict=True):
+    priors = (base.per_row(part, problem.shape)[bad] for part in (state.hyper.now.Lam, state.hyper.now.eta))
+    for i, prior_Lam, prior_eta in zip(bad.tolist(), *priors, strict=True):
         excess_Lam, excess_eta = rows.Lam[i] - prior_Lam, rows.eta[i] - prior_eta
         for _ in range(MAX_HALVINGS):
             factor[i] *= 0.5
@@ -361,24 +339,23 @@ def _sound(state: MessageState, first: int, last: int) -> np.ndarray:
 
 
 def with_learned_prior(state: MessageState, problem: Problem, executor: Executor) -> tuple[MessageState, int]:
-    """Move the rows' prior to its expectation given the rows, as far as the messages move; and count rows shrunk.
-
-    Messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
-    or without `positive`), the messages of a row that the new prior makes unsound are shrunk.
-    """
+    """Move the rows' prior to its expectation given the rows, as far as the messages move; and count rows shrunk."""
+    # messages are positive semidefinite, so any prior leaves every cavity a Gaussian; where they are not (second order,
+    # or without `positive`), the messages of a row that the new prior makes unsound are shrunk
     rows, hyper, prior, shape = state.rows, state.hyper, state.own.prior, problem.shape
     now = hyper.now
-    if now.modes is None or not isinstance(prior, LearnedPrior):
+    if now.modes is None or not isinstance(prior, base.LearnedPrior):
         return state, 0
     state.own.cavities.fresh[:] = 0.0
     small, step = problem._replace(prior=prior), state.own.pace.step
     coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
-    modes, posterior = prior.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled, step)
-    new = conditional_of_modes(modes, now.seen)
-    new = new._replace(eta=of_rows(new.eta, prior, modes, shape, natural=True))
+    moments = base.moments_per_mode(rows.mean, rows.cov, now.seen, shape)
+    modes, posterior = prior.update(now.modes, *moments, coupled, step)
+    new = base.conditional_of_modes(modes, now.seen)
+    new = new._replace(eta=base.of_rows(new.eta, prior, modes, shape, natural=True))
     chained = [prior.chained(k, posterior) for k in range(len(shape))]
     if any(own is not None for own in chained):
-        new = new._replace(Lam=per_row(new.Lam, shape), eta=per_row(new.eta, shape))
+        new = new._replace(Lam=base.per_row(new.Lam, shape), eta=base.per_row(new.eta, shape))
     joint = tuple(
         None if q is None or problem.is_fixed(k) else damped_joint(hyper.joint[k], q.links, step)
         for k, q in enumerate(chained)
@@ -389,11 +366,11 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
         if problem.is_fixed(k):
             continue
         if joint[k] is None:
-            rows.Lam[own] += of_mode(new.Lam, k, shape) - of_mode(now.Lam, k, shape)
-            rows.eta[own] += of_mode(new.eta, k, shape) - of_mode(now.eta, k, shape)
+            rows.Lam[own] += base.of_mode(new.Lam, k, shape) - base.of_mode(now.Lam, k, shape)
+            rows.eta[own] += base.of_mode(new.eta, k, shape) - base.of_mode(now.eta, k, shape)
         else:
-            rows.Lam[own] -= of_mode(now.Lam, k, shape)
-            rows.eta[own] -= of_mode(now.eta, k, shape)
+            rows.Lam[own] -= base.of_mode(now.Lam, k, shape)
+            rows.eta[own] -= base.of_mode(now.eta, k, shape)
             state = with_joint_rows(state, k, own)
     refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
@@ -432,17 +409,12 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
 STEP_GROWTH, STEP_SHRINK, CEILING_SHRINK, STEP_MIN = 1.1, 0.7, 0.9, 0.05
 
 # The rows that a kernel gets, and the (a, b) of the noise; by default those of the state.
-GivenRows = tuple[tuple[Any, ...], tuple[float, float]]
-Given = Callable[[MessageState, Problem, tuple[int, int], Executor], GivenRows]
+GivenRows = tuple[tuple[Any, ...], Pair]
+Given = Callable[[MessageState, Problem, tuple[int, int], Executor], GivenRows] | None
 
 
 def sweep(
-    state: MessageState,
-    problem: Problem,
-    options: CEP | Laplace,
-    executor: Executor,
-    work: Pass,
-    given: Given | None = None,
+    state: MessageState, problem: Problem, options: CEP | Laplace, executor: Executor, work: Pass, given: Given = None
 ) -> tuple[MessageState, Sweep]:
     """Every message once, by a pass over the chunks; one that keeps none gets `given` rows, damped in their place."""
     entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
@@ -500,7 +472,7 @@ def _updated(
         if problem.is_fixed(k):
             continue
         own, together = slice(starts[k], starts[k + 1]), state.hyper.joint[k] is not None
-        lines = [for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
+        lines = [base.for_kernel(part, k, problem.shape) for part in (prior.Lam, prior.eta)]
         if together:  # what is left without their prior is what messages say
             rows.Lam[own] -= prior.Lam[own]
             rows.eta[own] -= prior.eta[own]
@@ -533,9 +505,8 @@ def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> Mes
         marginals=marginals_of_rows(problem, mean, cov),
     )
     pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
-    return state._replace(
-        parameters=tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
-    )
+    laws = tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
+    return state._replace(parameters=laws)
 
 
 def adapted(pace: Pace, change: float, skipped: int) -> Pace:

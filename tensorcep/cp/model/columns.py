@@ -56,8 +56,7 @@ def free_columns(parts: dict[str, int], order: int) -> np.ndarray:
 
 def columns_within(parts: dict[str, int], whole: dict[str, int], order: int) -> np.ndarray:
     """The columns of `whole` (see `free_columns`) that are those of `parts`, of which it has no fewer."""
-    pairs = order * (order - 1) // 2
-    groups = [name for name, n in zip(PARTS, (order, pairs, 1), strict=True) for _ in range(n)]
+    groups = [name for name, n in zip(PARTS, (order, order * (order - 1) // 2, 1), strict=True) for _ in range(n)]
     return np.flatnonzero(np.concatenate([np.arange(whole[name]) < parts[name] for name in groups]))
 
 
@@ -97,13 +96,11 @@ class Places(NamedTuple):
 
 
 class FreeColumns(NamedTuple):
-    """Which columns are free in which modes, and what follows; made once, by `encode_columns`.
+    """Which columns are free in which modes, and what follows; made once, by `encode_columns`."""
 
-    With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
-    clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment, of
-    a mean where one of two columns is clamped there, or of 1 where both are.
-    """
-
+    # With f = z'u + c in mode k, z belongs to the columns that are free in it and c is the sum over those that are
+    # clamped to 1. An element of z, of z z' or of z c is a product over the other modes of a mean or a second moment,
+    # of a mean where one of two columns is clamped there, or of 1 where both are.
     free: np.ndarray  # (K, R) bool
     free_index: np.ndarray  # (K, Q) int64, the free columns of each mode; -1 stands for a column of zeros
     clamped_index: np.ndarray  # (K, C) int64, the others; -1 stands for none
@@ -131,16 +128,13 @@ class FreeColumns(NamedTuple):
         return np.stack([self.clamped_index[k, i], self.clamped_index[k, j]], axis=1)
 
     def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
-        """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order.
-
-        `columns` are (n,) for products of means, (n, 2) for products of second moments; `places` has an item per mode.
-        """
-        lines = []
-        for j, (free, at) in enumerate(zip(self.free, places, strict=True)):
-            if j != k and columns.ndim == 1:
-                lines.append(at.of_mean(free, columns))
-            elif j != k:
-                lines.append(at.of_second_moment(free, *columns.T))
+        """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order."""
+        # `columns` are (n,) for products of means, (n, 2) for those of second moments; `places` has an item per mode
+        others = [pair for j, pair in enumerate(zip(self.free, places, strict=True)) if j != k]
+        if columns.ndim == 1:
+            lines = [at.of_mean(free, columns) for free, at in others]
+        else:
+            lines = [at.of_second_moment(free, *columns.T) for free, at in others]
         return np.array(lines, dtype=np.int64).reshape(len(self.free) - 1, len(columns))
 
 
@@ -178,17 +172,15 @@ def orders_of(columns: FreeColumns) -> Orders:
     (K, R), Q, C = columns.free.shape, columns.free_index.shape[1], columns.clamped_index.shape[1]
     P = Q * (Q + 1) // 2
     at = Places(0, P, P + Q, -1)
-    products: Order = {}
-    means: Order = {}
-    squares: Order = {}
+    orders: tuple[Order, Order, Order] = ({}, {}, {})
     for k in range(K):
         pairs = np.concatenate([columns.products(k), columns.cross(k).swapaxes(0, 1).reshape(-1, 2)])
         single = np.concatenate([columns.free_index[k], columns.clamped_index[k]])
         others = [j for j in range(K) if j != k]
-        for order, elements in ((products, pairs), (means, single), (squares, columns.squares(k))):
+        for order, elements in zip(orders, (pairs, single, columns.squares(k)), strict=True):
             order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, [at] * K), strict=True)})
     second = [at.of_second_moment(free, *np.tril_indices(R)) for free in columns.free]
-    return Orders(products, means, squares, np.array(second, dtype=np.int64), C)
+    return Orders(*orders, np.array(second, dtype=np.int64), C)
 
 
 def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
@@ -213,8 +205,7 @@ def free_problem(problem: Problem) -> Problem:
     start = None if start is None else _columns(start, index, problem.shape)
     fixed = problem.fixed
     if fixed is not None:
-        each = np.repeat(np.arange(K), problem.shape)
-        Lam = pack(_submatrices(unpack(fixed.Lam, problem.rank), index[each]))
+        Lam = pack(_submatrices(unpack(fixed.Lam, problem.rank), index[np.repeat(np.arange(K), problem.shape)]))
         fixed = fixed._replace(Lam=Lam, eta=_columns(fixed.eta, index, problem.shape))
     return problem._replace(rank=index.shape[1], prior=prior, start=start, fixed=fixed)
 
@@ -252,8 +243,7 @@ def _submatrices(full: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Row means (n_rows, R) of all columns from those of the free ones."""
-    full = np.ones((len(mean), free.shape[1]))
-    first = offsets(shape)
+    full, first = np.ones((len(mean), free.shape[1])), offsets(shape)
     for k, row in enumerate(free):
         full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
     return full
@@ -297,9 +287,8 @@ def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -
     for k, row in enumerate(free):
         where, n = np.flatnonzero(row), int(row.sum())
         a, b = np.tril_indices(n)
-        full[first[k] : first[k + 1], where[a] * (where[a] + 1) // 2 + where[b]] = cov[
-            first[k] : first[k + 1], : n * (n + 1) // 2
-        ]
+        own, place = slice(first[k], first[k + 1]), where[a] * (where[a] + 1) // 2 + where[b]
+        full[own, place] = cov[own, : n * (n + 1) // 2]
     return full
 
 

@@ -109,21 +109,11 @@ def by_row_of_lists(ends: np.ndarray, n: int, first: np.ndarray, lists: tuple[np
     return EntriesByRow(start, end, entry, value, others, tuple(chunks))
 
 
-def sum_products(
-    first: int,
-    last: int,
-    by_row: EntriesByRow,
-    weight: np.ndarray,
-    source: np.ndarray,
-    out: np.ndarray,
-    scratch: np.ndarray,
-) -> None:
-    """out[i] = sum over the entries n of row i of weight[n] * prod_{l != k} source[row_l(n)], for rows first:last.
-
-    The product is elementwise over the columns of ``source`` (n_rows, W). ``weight`` is flat, one number per lane;
-    ``scratch`` (W,) is work space. A row's sum runs in the order of its entries, whoever computes it.
-    """
-    _sum_products(first, last, by_row.start, by_row.entry, by_row.others, weight, source, out, scratch)
+def sum_products(first: int, last: int, by_row: EntriesByRow, *arrays: np.ndarray) -> None:
+    """out[i] = sum over the entries n of row i of weight[n] * prod_{l != k} source[row_l(n)], for rows first:last."""
+    # arrays are the weight, flat, one number per lane; the source (n_rows, W), whose products are elementwise; out; and
+    # work space (W,). A row's sum runs in the order of its entries, whoever computes it.
+    _sum_products(first, last, by_row.start, by_row.entry, by_row.others, *arrays)
 
 
 @block_kernel
@@ -161,8 +151,8 @@ def sum_chunks(
     first: int, last: int, chunks: np.ndarray, by_row: EntriesByRow, sums: tuple[Any, ...], scratch: np.ndarray
 ) -> None:
     """`sum_products` of every (weight, source, out) for the rows chunks[first]:chunks[last]."""
-    for weight, source, out in sums:
-        sum_products(chunks[first], chunks[last], by_row, weight, source, out, scratch)
+    for each in sums:
+        sum_products(chunks[first], chunks[last], by_row, *each, scratch)
 
 
 def room_for_products(width: int) -> tuple[np.ndarray]:

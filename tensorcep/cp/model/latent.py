@@ -17,10 +17,8 @@ from tensorcep.kernels.slots import LANES, axpy, dot_add, lane_zeros, multiply
 
 @kernel
 def latent_means(first, last, rows, mean, groups, f):
-    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last.
-
-    `groups` (G, 2 + K) are `FreeColumns.groups` (`tensorcep.cp.model.columns`).
-    """
+    """f[block, lane] = sum over columns of the product over their modes of mean (n_rows, Q), for blocks first:last."""
+    # `groups` (G, 2 + K) are `FreeColumns.groups` (`tensorcep.cp.model.columns`)
     Q, K = mean.shape[1], rows.shape[1]
     product, total, one = K * Q, K * Q + Q, K * Q + Q + 1
     w = np.zeros((one + 1, LANES))
@@ -75,12 +73,10 @@ def latent_of_draws(values, coords, f):
 
 @kernel
 def latent_moments(coords, mean, cov, f, v):
-    """Mean and variance of f at packed rows coords (n, K), for independent Gaussian rows.
-
-    With M the product over modes of m m' and D the product of (S + m m') minus M (elementwise), adding mode k gives
-    D <- D (S_k + m_k m_k') + M S_k and M <- M m_k m_k'. The variance is the sum of D, a sum of positive semidefinite
-    matrices: nothing cancels, unlike in E[f^2] - E[f]^2.
-    """
+    """Mean and variance of f at packed rows coords (n, K), for independent Gaussian rows."""
+    # With M the product over modes of m m' and D the product of (S + m m') minus M (elementwise), adding mode k gives
+    # D <- D (S_k + m_k m_k') + M S_k and M <- M m_k m_k'. The variance is the sum of D, a sum of positive semidefinite
+    # matrices: nothing cancels, unlike in E[f^2] - E[f]^2.
     n, K = coords.shape
     R = mean.shape[1]
     product = np.empty(R)

@@ -57,39 +57,22 @@ def row_pieces(start: np.ndarray, first: int, last: int, offset: int = 0, align:
         a = b
 
 
-def in_pieces(
-    kernel: Callable[..., None],
-    first: int,
-    last: int,
-    offset: int,
-    lists: tuple[np.ndarray, ...],
-    source: np.ndarray,
-    columns: Any,
-    entries: Any,
-    *rest: Any,
-    align: int = 1,
-) -> None:
-    """Call a kernel of rows for first:last; where `entries` are stored, for as many rows at a time as are read."""
+def in_pieces(kernel: Callable[..., None], first: int, last: int, offset: int, *record: Any, align: int = 1) -> None:
+    """Call a kernel of rows for first:last; where their entries are stored, for as many rows at a time as are read."""
+    lists, source, columns, entries, *rest = record
     if not isinstance(entries, StoredTargets):
-        kernel(first, last, offset, lists, source, columns, entries, *rest)
+        kernel(first, last, offset, *record)
         return
     start, _, others = lists
     for a, b in row_pieces(start, first, last, offset, align):
         begin, end = int(start[offset + a]), int(start[offset + b])
         read_ahead(others, end, min(end + READ, int(start[offset + last])))
         read_ahead(entries.value, end, min(end + READ, int(start[offset + last])))
-        known = (begin, np.zeros(0), entries.at(begin, end))
-        kernel(a, b, offset, lists, source, columns, known, *rest)
+        kernel(a, b, offset, lists, source, columns, (begin, np.zeros(0), entries.at(begin, end)), *rest)
 
 
 def sum_stored(
-    first: int,
-    last: int,
-    chunks: np.ndarray,
-    by_row: EntriesByRow,
-    sums: tuple[Any, ...],
-    shift: float,
-    scratch: np.ndarray,
+    first: int, last: int, chunks: np.ndarray, by_row: EntriesByRow, sums: Any, shift: float, scratch: np.ndarray
 ) -> None:
     """As `sum_chunks` of `tensorcep.cp.model.entries`, of lists on scratch; weight None is 1, True is y."""
     start = by_row.start
@@ -173,8 +156,7 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
             column = np.zeros(len(flat), np.int32)
             np.add(parts[k][own], first[k], out=column[:used], casting="unsafe")
             rows[mine, k] = column.reshape(-1, LANES)
-    starts = chunk_starts(n, order, n_blocks, int(first[-1]))
-    return Entries(rows, values, weight, starts, parts[order + 1], first)
+    return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), parts[order + 1], first)
 
 
 def _sort_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
@@ -304,18 +286,16 @@ def sum_rows(cuts: np.ndarray, by_row: EntriesByRow, shift: float, sums: tuple[A
 
 
 def change_and_score(
-    means: tuple[np.ndarray, np.ndarray],
+    means: Any,
     columns: FreeColumns,
     by_row: EntriesByRow,
-    sums: tuple[Any, ...],
+    sums: Any,
     theta: float,
     problem: Problem,
     executor: Executor,
 ) -> tuple[float, float]:
-    """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones.
-
-    `means` are those of the rows after a sweep and before it. Takes the `sums` of the first mode.
-    """
+    """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones."""
+    # `means` are those of the rows after a sweep and before it; takes the `sums` of the first mode
     n, n_blocks = len(problem.entries.permutation), len(problem.entries.y)
     size, moved, score = RunningSum(n_blocks * LANES), RunningSum(n_blocks * LANES), RunningSum(n)
     shift, summed, start = value_offset(problem.likelihood), 0, by_row.start

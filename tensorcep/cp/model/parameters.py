@@ -50,12 +50,10 @@ def likelihood_after(likelihood: Likelihood, known: Dispersion | None, weight: f
 
 
 def parameters_of(problem: Problem, options: Any, drawn: bool = False) -> tuple[Parameter[Any], ...]:
-    """What is learned of the likelihood, with priors and groups; a known theta in the place of one that is not learned.
-
-    The prior of a precision is the problem's; where noise differs it is a scale mixture. The prior of any other
-    parameter, and the mode whose rows have one each, are settings of the method, called by its name. `drawn` says
-    whether targets of entries are, as samplers do.
-    """
+    """What is learned of the likelihood, with priors and groups; a known theta where one is not learned."""
+    # the prior of a precision is the problem's; where noise differs it is a scale mixture; the prior of any other
+    # parameter, and the mode whose rows have one each, are settings of the method, called by its name; targets are
+    # `drawn` by samplers
     bound = (_of_problem(one, problem, options, drawn) for one in problem.likelihood.parameters)
     found = [one for one in bound if one is not None]
     if all(one.stage == DrawStage.PRESENCE for one in found):  # of thresholds alone kernels take no theta
@@ -105,6 +103,15 @@ def kernel_arguments(
     for parameter, state in zip(parameters, states, strict=True):
         y, theta = parameter.theta(state, y, theta, place)
     return y, theta  # type: ignore[return-value]
+
+
+def mix_densities(
+    parameters: Sequence[Parameter[Any]], states: Sequence[Any], y: np.ndarray, log_density: np.ndarray
+) -> np.ndarray:
+    """The log densities of all kinds of entries of values y, from those of kernels."""
+    for parameter, state in zip(parameters, states, strict=True):
+        log_density = parameter.mixed(state, y, log_density)
+    return log_density
 
 
 def marginals_of_rows(

@@ -23,11 +23,9 @@ class FixedRows(NamedTuple):
 
 
 class Uneven(NamedTuple):
-    """Noise that differs between the rows of a mode, or (None) between entries; of counts the dispersion, of rows.
+    """Noise that differs between the rows of a mode, or (None) between entries; of counts the dispersion, of rows."""
 
-    See `scale_mixture` and `dispersion` in `tensorcep.likelihoods.parameters`.
-    """
-
+    # see scale_mixture and dispersion in tensorcep.likelihoods.parameters
     mode: int | None
 
 

@@ -15,20 +15,7 @@ from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import arrange, row_divergences, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.base import Augmentation
-from tensorcep.priors.base import (
-    Conditional,
-    Coupled,
-    LearnedPrior,
-    RowSites,
-    conditional_of_modes,
-    first_conditional,
-    for_kernel,
-    in_modes,
-    moments_of,
-    moments_per_mode,
-    of_rows,
-    per_row,
-)
+from tensorcep.priors import base
 from tensorcep.priors.coupled import Joint, in_place
 from tensorcep.priors.ou_process import LOG_2PI, Chained
 from tensorcep.priors.solvers.chain import Marginals
@@ -81,7 +68,7 @@ class RowSource(NamedTuple):
 
 def rows_at_prior(problem: Problem) -> RowState:
     """Rows with the prior's natural parameters; their moments are not set yet (see `refresh_rows`)."""
-    Lam, eta = (np.array(per_row(part, problem.shape)) for part in (problem.prior.Lam, problem.prior.eta))
+    Lam, eta = (np.array(base.per_row(part, problem.shape)) for part in (problem.prior.Lam, problem.prior.eta))
     return RowState(Lam, eta, np.empty_like(eta), np.empty_like(Lam), np.empty(len(eta)))
 
 
@@ -92,17 +79,17 @@ def fix_rows(rows: RowState, problem: Problem) -> None:
         rows.Lam[own], rows.eta[own] = problem.fixed.Lam[own], problem.fixed.eta[own]
 
 
-def initial_prior(problem: Problem) -> Conditional:
+def initial_prior(problem: Problem) -> base.Conditional:
     """The prior to begin with."""
     seen = seen_rows(problem) if problem.prior.learned else np.zeros(0, dtype=bool)
-    return first_conditional(problem.prior, problem.shape, seen)
+    return base.first_conditional(problem.prior, problem.shape, seen)
 
 
 def with_seen_rows(problem: Problem) -> Problem:
     """The problem with a prior that knows which rows it is going to learn from."""
     if not problem.prior.learned:
         return problem
-    return problem._replace(prior=problem.prior.for_rows(in_modes(seen_rows(problem), problem.shape)))
+    return problem._replace(prior=problem.prior.for_rows(base.in_modes(seen_rows(problem), problem.shape)))
 
 
 def refresh_rows(rows: RowState, first: int, last: int, executor: Executor) -> None:
@@ -152,13 +139,10 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
 def train_score(
     problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, mixed: Mixed = None
 ) -> float:
-    """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES).
-
-    theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)`` makes
-    of the log densities of kernels those of all kinds of entries.
-    """
-    n = len(problem.entries.permutation)
-    each = problem.entries.y if y is None else y
+    """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES)."""
+    # theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)``
+    # makes of the log densities of kernels those of all kinds of entries
+    n, each = len(problem.entries.permutation), problem.entries.y if y is None else y
     theta = problem.entries.theta if len(problem.entries.theta) else theta
     score = RunningSum(n)
     for first in range(0, n, ENTRIES_AT_A_TIME):
@@ -195,7 +179,7 @@ def seen_rows(problem: Problem) -> np.ndarray:
 class PriorFactor(NamedTuple):
     """The rows' prior and what the bound needs of it."""
 
-    now: Conditional  # the prior, or its expectation where it is learned
+    now: base.Conditional  # the prior, or its expectation where it is learned
     mean: np.ndarray  # (n, R), means of `now`, a line for each row or for each mode
     half_log_det: np.ndarray  # (n_rows,), log|Lam| / 2 of `now`
     bound: float  # what uncertainty of the prior adds to the bound (0 for a fixed one)
@@ -218,19 +202,19 @@ def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     mean = rows.mean[offsets(shape)[:-1]] if shared else rows.mean.copy()
     half_log_det = np.empty(len(rows.mean))
     for k, (a, b) in enumerate(itertools.pairwise(offsets(shape).tolist())):
-        row_divergences(a, b, rows, *(for_kernel(part, k, shape) for part in (given.Lam, mean)), half_log_det)
+        row_divergences(a, b, rows, *(base.for_kernel(part, k, shape) for part in (given.Lam, mean)), half_log_det)
     return PriorFactor(initial_prior(problem), mean, half_log_det, 0.0, (None,) * len(shape))
 
 
 def update_prior(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorFactor:
     """The optimal factor of the prior given the rows; a fixed one as it is."""
     now, shape, law = prior.now, problem.shape, problem.prior
-    if now.modes is None or not isinstance(law, LearnedPrior):
+    if now.modes is None or not isinstance(law, base.LearnedPrior):
         return prior
     coupled = [coupled_moments(k, problem, rows, marginals) for k, marginals in enumerate(prior.marginals)]
-    modes, posterior = law.update(now.modes, *moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
+    modes, posterior = law.update(now.modes, *base.moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], shape)
-    new, mean = conditional_of_modes(modes, now.seen), of_rows(modes.mean, law, modes, shape)
+    new, mean = base.conditional_of_modes(modes, now.seen), base.of_rows(modes.mean, law, modes, shape)
     if mean is not modes.mean:
         bounds = itertools.pairwise(offsets(shape).tolist())
         eta = [mean[a:b] @ precision for (a, b), precision in zip(bounds, modes.precision, strict=True)]
@@ -239,7 +223,7 @@ def update_prior(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorF
     return PriorFactor(new, mean, half_log_det, law.bound(posterior), prior.marginals, chained)
 
 
-def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> Coupled | None:
+def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals | None) -> base.Coupled | None:
     """Variances and covariances of the rows of a series, in order; None of other modes."""
     of = problem.prior.axis(k)
     if of is None:
@@ -248,50 +232,38 @@ def coupled_moments(k: int, problem: Problem, rows: RowState, found: Marginals |
     cross = np.zeros((len(of.pairs[0]), variance.shape[1]))
     if found is not None:
         cross[:, : found.cross.shape[1]] = found.cross
-    return Coupled(variance, cross)
+    return base.Coupled(variance, cross)
 
 
 def rows_together(
     prior: Joint, Lam: np.ndarray, eta: np.ndarray, first: int, rows: RowState, precision: float = 1.0
 ) -> Marginals:
-    """The joint posterior of the coupled rows of a mode, of which the entries say `precision` times Lam and eta.
-
-    These have a line for each row of the mode, whose first packed row is `first`. Rows that the prior couples get its
-    moments; `natural_again` gives them natural parameters.
-    """
+    """The joint posterior of the coupled rows of a mode, of which the entries say `precision` times Lam and eta."""
+    # a line for each row of the mode, whose first packed row is `first`; rows that the prior couples get its moments,
+    # and by `natural_again` natural parameters
     own = in_place(prior.of)
     found = prior.marginals(Lam[own], eta[own], precision)
     if found.told is None:
         D = prior.own.shape[1]
-        told = precision * Lam[own][:, : D * (D + 1) // 2], precision * eta[own][:, :D]
-        found = found._replace(told=told)
+        found = found._replace(told=(precision * Lam[own][:, : D * (D + 1) // 2], precision * eta[own][:, :D]))
     rows.mean[first:][own, : found.mean.shape[1]] = found.mean
     rows.cov[first:][own, : found.cov.shape[1]] = found.cov
     return found
 
 
-def sites_by_mode(axes: Sequence[Any], found: Sequence[Marginals | None]) -> tuple[RowSites | None, ...]:
+def sites_by_mode(axes: Sequence[Any], found: Sequence[Marginals | None]) -> tuple[base.RowSites | None, ...]:
     """What entries say of the rows of each mode that were found together on their axis; nothing where none were."""
     sites = tuple(
-        None if of is None or own is None or own.told is None else RowSites(of.place, *own.told)
+        None if of is None or own is None or own.told is None else base.RowSites(of.place, *own.told)
         for of, own in zip(axes, found, strict=True)
     )
     return sites if any(own is not None for own in sites) else ()
 
 
-def natural_by_mode(problem: Problem, rows: RowState, found: Sequence[Marginals | None]) -> tuple[RowSites | None, ...]:
-    """Give rows that were found together the natural parameters of their moments; what entries say of them."""
-    axes = [None if own is None else problem.prior.axis(k) for k, own in enumerate(found)]
-    for of, first in zip(axes, offsets(problem.shape).tolist(), strict=False):
-        if of is not None:
-            natural_again(of, first, rows)
-    return sites_by_mode(axes, found)
-
-
 def natural_again(of: Any, first: int, rows: RowState) -> None:
     """Give the coupled rows of a mode, whose first packed row is `first`, the natural parameters of their moments."""
     own = first + of.place
-    rows.eta[own], rows.Lam[own], _ = moments_of(rows.cov[own], rows.mean[own])
+    rows.eta[own], rows.Lam[own], _ = base.moments_of(rows.cov[own], rows.mean[own])
 
 
 LINES = ("prior_Lam", "prior_mean")
@@ -314,20 +286,21 @@ def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], execu
             log_det = np.linalg.slogdet(unpack(cov, R)[:, :D, :D])[1].sum()  # independent
             coupled += series.expected(mean, variance) + 0.5 * float(log_det + entropy)
             continue
-        lines = (for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
+        lines = (base.for_kernel(part, k, shape) for part in (prior.now.Lam, prior.mean))
         executor.run(DIVERGENCES, a, b, rows, *lines, divergence, align=LANES)
     return prior.bound - float((divergence - prior.half_log_det).sum()) + coupled
 
 
 def with_unseen_rows(
-    rows: RowState, problem: Problem, now: Conditional, found: tuple[Marginals | None, ...]
+    rows: RowState, problem: Problem, now: base.Conditional, found: tuple[Marginals | None, ...]
 ) -> RowState:
     """The rows as a result: without entries they are as unsure as what was learned of their features, too."""
     # in q such a row has the expected prior; new data would see it through the law of that prior
     if now.modes is None:
         return rows
     Lam, eta = rows.Lam, rows.eta
-    for k, (first, seen) in enumerate(zip(offsets(problem.shape), in_modes(now.seen, problem.shape), strict=False)):
+    modes = zip(offsets(problem.shape), base.in_modes(now.seen, problem.shape), strict=False)
+    for k, (first, seen) in enumerate(modes):
         drift = now.modes.drifts[k] if now.modes.drifts else None
         if drift is not None and not seen.all():
             Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))

@@ -123,9 +123,7 @@ def enough_entries(problem: Problem) -> Problem | None:
     elif observes == "counts":
         says = min(1.0, float(y.mean()))
     enough = max(ENOUGH, ENOUGH_OF_ROW * sum(problem.shape))
-    if 2.0 * enough > says * n:
-        return None
-    return some_of(problem, _some_places(problem, enough / (says * n)))
+    return None if 2.0 * enough > says * n else some_of(problem, _some_places(problem, enough / (says * n)))
 
 
 def _some_places(problem: Problem, share: float) -> np.ndarray:
