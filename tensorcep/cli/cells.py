@@ -18,16 +18,8 @@ from tensorcep.cli.options import EXTENTS, STDOUT, is_given, option_of, output
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
+from tensorcep.entries.io import files
 from tensorcep.entries.io.chunks import files_of
-from tensorcep.entries.io.files import (
-    columns_of,
-    escaped,
-    read_entries,
-    read_table,
-    read_tables,
-    read_tensor,
-    value_name_of,
-)
 from tensorcep.entries.io.lines import comma_hint, number_in, open_lines
 from tensorcep.entries.io.schema import LAST, MISSING, Schema, chosen_columns, format_of
 from tensorcep.entries.labels import Labels, number_of, numbers_of
@@ -70,7 +62,7 @@ def changed(args: argparse.Namespace, **values: Any) -> argparse.Namespace:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """The entries of a file."""
-    return read_entries(path, reading_of(args), args.duplicates, verbose)[0]
+    return files.read_entries(path, reading_of(args), args.duplicates, verbose)[0]
 
 
 def described(tensor: SparseTensor) -> str:
@@ -80,7 +72,7 @@ def described(tensor: SparseTensor) -> str:
 
 def value_column(path: str, args: argparse.Namespace) -> Any:
     """The column of a file that was taken for the value; None where there is none."""
-    return value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
+    return files.value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
 
 
 def is_one_file(path: str) -> bool:
@@ -144,10 +136,10 @@ class Witness:
 
 def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]]:
     """Name, number of lines and checksum of each file; a pipe, which cannot be read twice, has none."""
-    files = [path for path in paths if path != STDOUT and os.path.isfile(path)]
     return [
         [os.path.basename(path), *(_plain_digest(path, format) or Witness([path], format).until(1, 0)[0])]
-        for path in files
+        for path in paths
+        if path != STDOUT and os.path.isfile(path)
     ]
 
 
@@ -199,7 +191,7 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
         fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
     if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
         fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
-    tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
+    tensor, extras = files.read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
     return tensor, {name: extras[column]}
 
 
@@ -222,7 +214,7 @@ def cells_of_words(
         fail_value(f"--duplicates {args.duplicates} is for numbers; '{path}' has words; give last, or mend the file.")
     modes, value = columns
     kind = format_of(path, args.format)
-    frame = read_table(path, reading_of(args))
+    frame = files.read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
         what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
@@ -245,11 +237,11 @@ def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], An
     how = reading_of(args)
     if args.likelihood not in words_of("labels", "levels") or how.value is None or how.labels is False:
         return None
-    names = columns_of(path, how) if os.path.isfile(path) else None
+    names = files.columns_of(path, how) if os.path.isfile(path) else None
     if names is None:
         return None
     modes, value = chosen_columns(path, names, how)
-    column = next(read_tables(path, how, lines=LOOKED_AT))[value]
+    column = next(files.read_tables(path, how, lines=LOOKED_AT))[value]
     text = (cell for cell in column if isinstance(cell, str) and cell not in MISSING)
     is_word = any(number_in(cell) is None and number_in(cell, ",") is None for cell in text)
     return (modes, value) if is_word else None
@@ -267,7 +259,7 @@ def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseT
     """
     wide = args.wide
     if wide is None and args.modes is None and args.value is None and not args.count:
-        names = columns_of(path, reading_of(args))
+        names = files.columns_of(path, reading_of(args))
         wide = names is not None and len(names) != 3
     if not wide:
         tensor = read_data(path, args, progress)
@@ -278,7 +270,7 @@ def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseT
     if kind not in TABLES or args.modes is not None or args.value is not None:
         text = f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value"
         fail_value(f"{text}; leave it out.")
-    table = read_table(path, reading_of(args))
+    table = files.read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
     first, row_labels = table.columns[0], None
@@ -378,7 +370,7 @@ def _read_pieces(
         yield QueriedCells(_matched(path, cells, model, labelled, args.index_base), y, cells, {})
         return
     start = 0
-    for frame in read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
+    for frame in files.read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
         frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
         if kind in TABLES:
             cells, y, extent = _chosen(path, frame, args, model, with_values)
@@ -392,7 +384,7 @@ def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame
     """Write tables of results one after the other as csv, as --safe-csv says."""
     with output(path) as handle:
         for n, table in enumerate(tables):
-            shown = escaped(table) if args.safe_csv else table
+            shown = files.escaped(table) if args.safe_csv else table
             shown.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
@@ -408,7 +400,7 @@ def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
 
 
 def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
-    tensor = read_tensor(path, format="npz")
+    tensor = files.read_tensor(path, format="npz")
     check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
     chosen = list(range(len(labelled)))
     if any(labelled):

@@ -6,14 +6,7 @@ import numpy as np
 
 from tensorcep.core.compile import block_kernel, kernel
 from tensorcep.core.random import normal, start_stream
-from tensorcep.kernels.lanes import (
-    cholesky,
-    invert_triangle,
-    moments,
-    solve_lower,
-    symmetric_times_vector,
-    trace_product,
-)
+from tensorcep.kernels import lanes
 from tensorcep.kernels.slots import LANES, dot, subtract, tile_add, tile_in
 
 # Rows of arrays in lanes: gathered, scattered, and their moments and divergences.
@@ -68,7 +61,7 @@ def row_moments(first, last, Lam, eta, mean, cov, good):
             w[ok, lane] = 1.0
         gather(index, Lam, w, a)
         gather(index, eta, w, t)
-        moments(w, a, t, s, m, vt, inv_diag, ok, R)
+        lanes.moments(w, a, t, s, m, vt, inv_diag, ok, R)
         for lane in range(min(LANES, last - block)):
             i = block + lane
             good[i] = w[ok, lane]
@@ -91,7 +84,7 @@ def row_log_dets(first, last, cov, out):
             index[lane] = min(block + lane, last - 1)
             w[ok, lane] = 1.0
         gather(index, cov, w, 0)
-        cholesky(w, 0, inv_diag, ok, R)
+        lanes.cholesky(w, 0, inv_diag, ok, R)
         for lane in range(min(LANES, last - block)):
             total = 0.0
             for r in range(R):
@@ -160,9 +153,9 @@ def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
             line[lane] = min(index[lane], len(prior_mean) - 1)
         gather(line, prior_mean, w, t)
         subtract(w, d, d, t, R)
-        cholesky(w, a, inv_diag, ok, R)
-        trace_product(w, b, s, ok + 1, R)
-        symmetric_times_vector(w, b, d, t, R)
+        lanes.cholesky(w, a, inv_diag, ok, R)
+        lanes.trace_product(w, b, s, ok + 1, R)
+        lanes.symmetric_times_vector(w, b, d, t, R)
         dot(w, ok + 2, d, t, R)
         for lane in range(min(LANES, last - block)):
             total = 0.5 * (w[ok + 1, lane] + w[ok + 2, lane] - R)
@@ -202,10 +195,10 @@ def draw_rows(first, last, line, Lam, eta, seed, sweep, out, good):
                 w[ok, lane] = 1.0
                 for p in range(P):
                     w[a + p, lane] = Lam[j, p]
-            cholesky(w, a, inv_diag, ok, R)
-            invert_triangle(w, a, inv_diag, vt, R)
+            lanes.cholesky(w, a, inv_diag, ok, R)
+            lanes.invert_triangle(w, a, inv_diag, vt, R)
             known = low if low == high else -1
-        solve_lower(w, a, inv_diag, t, R)
+        lanes.solve_lower(w, a, inv_diag, t, R)
         for lane in range(LANES):
             for k in range(R):
                 w[t + k, lane] += normal(s)
