@@ -96,11 +96,7 @@ def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
 
 
 class Witness:
-    """Checksums of the lines of files up to a position that moves on, so that a run goes on with the same input.
-
-    Each line is read once. A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read
-    twice, are left out.
-    """
+    """Checksums of the lines of files up to a position that moves on, so that a run goes on with the same input."""
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:
         self._paths, self._format = paths, format
@@ -160,10 +156,10 @@ def _plain_digest(path: str, format: str | None) -> list[Any] | None:
 
 
 def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
-    """Lines, whose ends do not count: one more may have come since."""
+    """Lines, whose ends do not count, since one more may have come: of a pipe, which cannot be read twice, none."""
     if path == STDOUT or not os.path.isfile(path):
         return
-    if format_of(path, format) in ("parquet", "npz"):
+    if format_of(path, format) in ("parquet", "npz"):  # it cannot grow, and counts as one line
         with open(path, "rb") as handle:
             sha = hashlib.sha256()
             while block := handle.read(BLOCK):
@@ -198,11 +194,7 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
 def cells_of_words(
     path: str, args: argparse.Namespace, classes: list[str] | None = None
 ) -> tuple[SparseTensor, pd.DataFrame, Any] | None:
-    """The cells of a file whose values are words: as a tensor of their numbers, as a table, and the words.
-
-    None where the values are numbers, or the likelihood is not one of classes. `classes` are those of an earlier file,
-    in the order of their numbers.
-    """
+    """The cells of a file of words as a tensor of their numbers and as a table, and the words; None of other files."""
     columns = columns_of_words(path, args)
     if columns is None:
         if args.levels is not None:
@@ -220,7 +212,7 @@ def cells_of_words(
         what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
         fail_value(f"{what}; --drop-missing leaves them out.")
     frame = frame[~missing].reset_index(drop=True)
-    known = args.levels or classes or sorted(frame[value].unique())
+    known = args.levels or classes or sorted(frame[value].unique())  # `classes`: those of an earlier file
     codes = pd.Categorical(frame[value], categories=known).codes
     if (codes < 0).any():
         of = "--levels; add it" if args.levels else f"{', '.join(map(repr, known))}; mend it"
@@ -253,10 +245,7 @@ def has_words(model: Any) -> bool:
 
 
 def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
-    """The matrix that a file holds: as entries of rows, columns and values, or as a line per row and a column each.
-
-    The first column of such a table holds labels of the rows where it has no name, or text.
-    """
+    """The matrix that a file holds: as entries of rows, columns and values, or as a line per row and a column each."""
     wide = args.wide
     if wide is None and args.modes is None and args.value is None and not args.count:
         names = files.columns_of(path, reading_of(args))
@@ -273,7 +262,7 @@ def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseT
     table = files.read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
-    first, row_labels = table.columns[0], None
+    first, row_labels = table.columns[0], None  # labels of the rows, if that column has no name, or text
     if not str(first).strip() or not pd.api.types.is_numeric_dtype(typed(table[first])):
         row_labels = Labels(numbers_of(table[first]) if kind == "csv" else table[first].to_numpy())
         row_labels = Labels(row_labels.index.rename(str(first).strip() or None))
@@ -439,11 +428,7 @@ def _chosen(
 def _chosen_columns(
     path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[list[Any], Any]:
-    """The mode columns, and the value column where values are wanted.
-
-    Modes are the columns asked for, or those that carry the names of the model's modes; where it has no names, or the
-    file has none or row numbers, all but the value.
-    """
+    """The mode columns, and the value column where values are wanted."""
     order = len(model.labels_)
     value: Any = None if args.value is None else _column(args.value, args)
     modes: list[Any] | None = _chosen_modes(args)
@@ -454,7 +439,7 @@ def _chosen_columns(
         columns, wanted = (", ".join(map(str, listed)) for listed in (names, known))
         what = f"the columns {columns} of '{path}' are not the modes {wanted} of the model"
         fail_value(f"{what}; rename them, or say with --modes which they are.")
-    if modes is None:
+    if modes is None:  # the model has no names, or the file none or row numbers
         modes = [name for name in names if name != value]
         if value is None and len(modes) == order + 1:
             modes = modes[:-1]
@@ -514,11 +499,8 @@ def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
 
 
 def as_labels(column: pd.Series, labels: Labels) -> pd.Series:
-    """A column as labels of the model's kind: text as times or as numbers, numbers as text.
-
-    What is no time is a label that the model does not know. The rows may all be new, so that the column alone does not
-    tell what its text means.
-    """
+    """A column as labels of the model's kind: text as times or as numbers, numbers as text."""
+    # The rows may all be new, so that the column alone does not tell what its text means. What is no time is not known.
     dtype, is_text = labels.index.dtype, pd.api.types.is_string_dtype(column.dtype)
     if is_text and pd.api.types.is_datetime64_any_dtype(dtype):
         return pd.to_datetime(column, errors="coerce", utc=isinstance(dtype, pd.DatetimeTZDtype))

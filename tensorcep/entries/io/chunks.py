@@ -270,11 +270,7 @@ def read_chunks(
     start: schema.Position = schema.START,
     bad_line: schema.BadLine = schema.refuse,
 ) -> Iterator[tuple[schema.Chunk, schema.ChunkReader, str]]:
-    """Yield chunks of files one after the other, each with its reader and its file, from a position on.
-
-    A chunk has as many lines as `count` says when it is needed. A malformed line is left out where
-    ``bad_line(path, number, problem, text)`` takes it.
-    """
+    """Yield chunks of files from a position on, of as many lines as `count` says then, each with reader and file."""
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
         first = schema.Position(file, start.line if file == start.file else 0)

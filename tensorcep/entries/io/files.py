@@ -336,12 +336,9 @@ def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
 def read_tables(
     path: str, how: schema.Schema, *, lines: int | None = LINES, n_modes: int = 0, with_values: bool = True
 ) -> Iterator[pd.DataFrame]:
-    """Yield so many lines at a time (None: all) of a .tns, csv, mtx or parquet file, repeated cells and gaps too.
-
-    Unlike `read_tensor` this takes files without a value, and leaves it to the caller what the columns are: those of a
-    csv file are text, those of a .tns file the indices of the `n_modes` modes and, if there are any or `with_values`
-    asks for them, the values.
-    """
+    """Yield so many lines at a time (None: all) of a .tns, csv, mtx or parquet file, repeated cells and gaps too."""
+    # Unlike `read_tensor` this leaves it to the caller what the columns are: those of a csv file are text, those of a
+    # .tns file the indices of the `n_modes` modes and, if there are any or `with_values` asks for them, the values.
     how = schema.check_schema(how)._replace(shape=None, drop_missing=False)
     kind = schema.format_of(path, how.format)
     if kind == "parquet":
