@@ -39,10 +39,7 @@ class Team:
         self._end = weakref.finalize(self, self._calls.put, None)
 
     def do(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the function gives for each of the arguments; the first error that one has, once all calls have ended.
-
-        Calls have the context (`contextvars`) of the caller, so that what `numpy.errstate` says holds in all threads.
-        """
+        """What the function gives for each of the arguments; the first error of one, once all calls have ended."""
         if not self._end.alive:
             return [function(*own) for own in arguments]
         if not self._threads:
@@ -76,7 +73,7 @@ class _Call:
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], ended: SimpleQueue[_Call]):
         self.function, self.arguments, self.ended = function, arguments, ended
-        self.context = contextvars.copy_context()
+        self.context = contextvars.copy_context()  # so that what `numpy.errstate` says holds in all threads
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -150,10 +147,7 @@ Work = Kernel | Pass
 
 
 class Executor(Protocol):
-    """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
-
-    A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
-    """
+    """Runs ``kernel(first, last, *record)``, which writes what belongs to its range alone, on ranges of the work."""
 
     keeps_state: bool  # whether it keeps what passes keep of every entry; arrays of that have no blocks then
     updates_rows: bool  # whether it best takes the sums of rows and what is made of them at once

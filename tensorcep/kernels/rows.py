@@ -133,10 +133,8 @@ def squares_left(first, last, Lam, eta, x, out):
 
 @kernel
 def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
-    """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov.
-
-    The prior itself gives log|prior_Lam_i| / 2. The last lines of prior_Lam and prior_mean serve the rows beyond them.
-    """
+    """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov."""
+    # The last lines of prior_Lam and prior_mean serve the rows beyond them.
     R, P = rows.mean.shape[1], rows.Lam.shape[1]
     a, b, s, d, t, inv_diag, ok = 0, P, 2 * P, 3 * P, 3 * P + R, 3 * P + 2 * R, 3 * P + 3 * R
     w = np.zeros((ok + 3, LANES))
@@ -169,11 +167,8 @@ def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
 
 @kernel
 def draw_rows(first, last, line, Lam, eta, seed, sweep, out, good):
-    """out[i] ~ N(Lam_j^-1 eta_i, Lam_j^-1), j = line[i], for the blocks of LANES rows first:last.
-
-    With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite. Blocks whose rows
-    share a line with those before them take their factors.
-    """
+    """out[i] ~ N(Lam_j^-1 eta_i, Lam_j^-1), j = line[i], for the blocks of LANES rows first:last."""
+    # With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite.
     n, R = eta.shape
     P = Lam.shape[1]
     a, t, inv_diag, vt = 0, P, P + R, P + 2 * R

@@ -329,10 +329,8 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
 
 
 def draw_gaps(gaps: list[Gap], rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
-    """Draw the rows that were integrated out, together, in place in `rows` (S, N, R).
-
-    In each draw a column has length number `which`, `level` (S, R) and `noise` (S, u, R), divided by the root of lam.
-    """
+    """Draw the rows that were integrated out, together, in place in `rows` (S, N, R)."""
+    # In each draw a column has length number `which`, `level` (S, R) and `noise` (S, u, R), divided by the root of lam.
     for i in range(len(gaps) - 1, -1, -1):
         row, others, share, spread = gaps[i]
         found = np.sqrt(spread)[which] * noise[:, i]

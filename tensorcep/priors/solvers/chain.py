@@ -266,17 +266,14 @@ Key = tuple[int, int, int]  # of a random stream: seed, sweep, what
 
 
 class Marginals(NamedTuple):
-    """Moments of rows in order: means (n, D), packed covariances (n, P), of neighbours (E, D), and log |precision|.
-
-    Rows of a graph hold what entries `told`, (n, P) and (n, D); `apart`: columns are taken for independent.
-    """
+    """Moments of rows in order: means (n, D), packed covariances (n, P), of neighbours (E, D), and log |precision|."""
 
     mean: np.ndarray
     cov: np.ndarray
     cross: np.ndarray
     log_det: float
-    told: tuple[np.ndarray, np.ndarray] | None = None
-    apart: bool = False
+    told: tuple[np.ndarray, np.ndarray] | None = None  # of rows of a graph: what entries say, (n, P) and (n, D)
+    apart: bool = False  # columns are taken for independent
 
 
 class Links(NamedTuple):
@@ -291,10 +288,7 @@ class Links(NamedTuple):
     def draw(
         self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
     ) -> np.ndarray:
-        """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten.
-
-        A FloatingPointError where the joint precision is not positive definite.
-        """
+        """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten."""
         blocks = _blocks(self, Lam, eta, precision)
         V, y, _ = _eliminate_all(blocks, overwrite)
         out = np.empty_like(y)
@@ -302,7 +296,7 @@ class Links(NamedTuple):
         return _unfold(out, len(self.own)) if self.of.closed else out
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-        """The moments of the rows given the same; raises as `draw` does."""
+        """The moments of the rows given the same; without a definite joint precision both raise FloatingPointError."""
         blocks = _blocks(self, Lam, eta, precision)
         V, y, log_det = _eliminate_all(blocks)
         mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks[-1])
