@@ -110,15 +110,6 @@ def check_file(path: str | os.PathLike[str]) -> str:
     return text
 
 
-def check_checksum(path: str | os.PathLike[str], found: str, expected: str, url: str) -> None:
-    """Refuse a data file whose SHA-256 is not the published one."""
-    if found != expected:
-        raise ValueError(
-            f"'{os.fspath(path)}' must have the SHA-256 {expected}; got {found}; delete the file to have it downloaded "
-            f"again, or replace it by {url}"
-        )
-
-
 def check_columns(columns: Iterable[Any], wanted: Iterable[Any], where: str = "the DataFrame") -> None:
     """Refuse a column name that does not exist; the error lists those that do."""
     known = list(columns)

@@ -155,9 +155,7 @@ def folds_by(way: SplitWay, n: int, n_splits: int, random_state: Any, shuffle: b
 
 def splitter_seed(random_state: Any) -> Any:
     """scikit-learn's splitters take no Generator: draw an integer seed from it."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**32))
-    return random_state
+    return int(random_state.integers(2**32)) if isinstance(random_state, np.random.Generator) else random_state
 
 
 # Folds of the entries of a tensor: pairs of tensors, and a splitter for scikit-learn's cross-validation.

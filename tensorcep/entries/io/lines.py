@@ -242,9 +242,8 @@ def split_line(text: str, separator: str | None, comment: str | None) -> list[st
     line = text if comment is None else text.split(comment, 1)[0]
     if separator is None:
         line = line.strip(" \t\r\n")
-        if not line.isprintable():  # Python takes more characters for blanks than the C parser
-            return RUNS.split(line)
-        return line.split()
+        # Python takes more characters for blanks than the C parser.
+        return line.split() if line.isprintable() else RUNS.split(line)
     if not line.strip():
         return []
     if '"' in line or separator == BLANKS:

@@ -229,9 +229,7 @@ def separator_in(line: str, decimal: str = ".") -> str:
     for mark in (";", "\t"):  # between numbers, perhaps with a decimal comma, commas separate nothing
         if found[mark] > 1 and all(number_in(field, ",") is not None for field in line.split(mark)):
             return mark
-    if found.get(",", 0) >= max(3, found["\t"]):
-        return ","
-    return max(found, key=lambda mark: found[mark])
+    return "," if found.get(",", 0) >= max(3, found["\t"]) else max(found, key=lambda mark: found[mark])
 
 
 def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:

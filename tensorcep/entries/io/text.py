@@ -62,6 +62,7 @@ _EXACT: dict[str, Any] = (
 
 # Entries that the parser made of some lines, and of how many lines it made one each, good or without a value.
 Block: TypeAlias = "tuple[schema.Chunk, int]"
+Dialect: TypeAlias = dict[str, Any]  # what the parser is told of the text
 
 
 def entries_in(block: bytes, layout: schema.TextLayout, objects: bool = True) -> Block | None:
@@ -85,7 +86,7 @@ def entries_in(block: bytes, layout: schema.TextLayout, objects: bool = True) ->
     return None
 
 
-def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[dict[str, Any]]:
+def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[Dialect]:
     """Yield ways to parse a block, quick ones first: these refuse what they would read otherwise than the last one."""
     how, comment = layout.how, layout.comment
     common: dict[str, Any] = {"na_filter": False, "comment": comment, "low_memory": not layout.labelled}
@@ -117,7 +118,7 @@ def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[dict[str, Any
     yield {**common, "dtype": as_they_are, "encoding_errors": UNDECODED}
 
 
-def _checked(block: bytes, layout: schema.TextLayout, dialect: dict[str, Any], objects: bool) -> Block | None:
+def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects: bool) -> Block | None:
     """Return the entries that the parser makes of a block; None where some line may not hold a good one."""
     frame, how = _parsed(block, dialect), layout.how
     n_rows, last = len(frame), len(layout.names) - 1
@@ -162,19 +163,13 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: dict[str, Any], o
     return schema.Chunk(tuple(columns), values, extras, lines=lines), n_rows
 
 
-def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
+def _parsed(block: bytes, dialect: Dialect) -> pd.DataFrame:
     frame: pd.DataFrame = pd.read_csv(BytesIO(block), header=None, engine="c", **dialect, **_EXACT)
     return frame
 
 
 def _labels(
-    column: pd.Series,
-    field: int,
-    block: bytes,
-    layout: schema.TextLayout,
-    dialect: dict[str, Any],
-    known: Any,
-    exact: bool,
+    column: pd.Series, field: int, block: bytes, layout: schema.TextLayout, dialect: Dialect, known: Any, exact: bool
 ) -> Any:
     """The labels of a field as written: integers where all are written as Python would, else text; None to refuse."""
     if exact and column.dtype == np.int64 and not (b"-0" in block and bool((column == 0).any())):
