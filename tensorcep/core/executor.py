@@ -110,12 +110,10 @@ MOST_VERBOSE = 1000
 
 
 class Pass(NamedTuple):
-    """A kernel that says what its arguments are: whoever runs it elsewhere takes there what it reads, and no more.
+    """A kernel that says what its arguments are: whoever runs it elsewhere takes there what it reads, and no more."""
 
-    Arguments have the names of the kernel's parameters; "rows.Lam" is the field Lam of the record `rows`. Those that
-    are not named are small, and the same for every part of the work.
-    """
-
+    # Arguments have the names of the kernel's parameters; "rows.Lam" is the field Lam of the record `rows`. Those that
+    # are not named are small, and the same for every part of the work.
     kernel: Kernel  # ``kernel(first, last, *record, *scratch)``, of a module
     # {"rows", "entries", "chunks"}: its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`,
     # `by_row` (the entries of each row) and `offset`: line offset + i of `by_row` and of what is written is row i of

@@ -99,8 +99,7 @@ class SparseTensor:
                 checks.fail_value(f"labels of mode {k} must be as many as its {shape[k]} rows; got {len(found)}.")
         shape = checks.check_shape(shape)
         coords = checks.check_coords(coords, shape)
-        marks = coo.check_sampled(self.sampled, values)
-        sampled = coo.merge_marks(marks, coords, shape)
+        sampled = coo.merge_marks(coo.check_sampled(self.sampled, values), coords, shape)
         coords, values = coo.merge_duplicates(coords, values, shape, duplicates)
         if self.zero_rate is not None:
             checks.check_range("zero_rate", self.zero_rate, 0.0, 1.0, include_low=False)

@@ -312,8 +312,7 @@ def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any)
     """Training and held-out positions of each fold, two folds at least."""
     if isinstance(cv, (int, np.integer)):
         n = check_int("cv", cv, 2, len(values))
-        seed = int(check_random_state(random_state).integers(2**31))
-        cv = KFold(n, shuffle=True, random_state=seed)
+        cv = KFold(n, shuffle=True, random_state=int(check_random_state(random_state).integers(2**31)))
     folds = [(np.asarray(kept), np.asarray(held)) for kept, held in check_cv(cv).split(coords, values)]
     if len(folds) < 2 or any(len(kept) == 0 or len(held) == 0 for kept, held in folds):
         fail_value(f"cv must give two folds or more, with entries to fit and to hold out in each; got {len(folds)}.")

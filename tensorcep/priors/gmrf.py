@@ -280,11 +280,9 @@ class Gap(NamedTuple):
 
 
 def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.ndarray) -> tuple[Any, ...]:
-    """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out.
-
-    Gives the rows that are left, ascending, (n,); edges among these, left < right, by left, (E,) and (E,); `rest`
-    (L, n) and weights (L, E); and the rows that were integrated out, of x = y / scale (L, N), in order.
-    """
+    """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out."""
+    # Gives the rows that are left, ascending, (n,); edges among these, left < right, by left, (E,) and (E,); `rest`
+    # (L, n) and weights (L, E); and the rows that were integrated out, of x = y / scale (L, N), in order.
     L, n = len(multiples), net.n
     if seen.all():
         return np.arange(n), net.left, net.right, np.ones((L, n)), multiples[:, None] * net.weight, []

@@ -293,10 +293,8 @@ def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> Ser
 
 
 def levels(of: Any, known: SeriesTable, shares: np.ndarray, noise: Any = None) -> np.ndarray:
-    """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D).
-
-    The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
-    """
+    """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D)."""
+    # The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
     kept = of.values[:, None, :] + of.strengths[:, None]
     season = np.einsum("lsd,lsp->lpd", shares, 1.0 / kept) * known.season
     if noise is not None:

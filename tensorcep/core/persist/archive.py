@@ -173,8 +173,7 @@ def archive_kind(path: str | os.PathLike[str]) -> str | None:
     if not os.path.isfile(text):
         return None
     with contextlib.suppress(*DAMAGE), open(text, "rb") as handle:
-        header = _json(read_members(handle, (HEADER,))[HEADER])
-        return str(header["kind"])
+        return str(_json(read_members(handle, (HEADER,))[HEADER])["kind"])
     return None
 
 

@@ -201,8 +201,7 @@ def open_lines(path: str, encoding: str | None = None) -> Iterator[Iterator[str]
     """Yield the lines of a text file, or those of standard input as they arrive."""
     with contextlib.ExitStack() as stack:
         if path == STDIN:
-            source = recoded(sys.stdin.buffer, encoding, None, "standard input")
-            handle: Any = Watched(source, "standard input")
+            handle: Any = Watched(recoded(sys.stdin.buffer, encoding, None, "standard input"), "standard input")
         else:
             handle = stack.enter_context(open_binary(path, encoding))
         try:

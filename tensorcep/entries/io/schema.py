@@ -260,8 +260,7 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
         widths = [len(fields) for _, fields in alone]
         first = widths.index(widths[0], 1) - 1
         before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
-    again = translated(itertools.chain([text], lines), mark)
-    number, fields = next(rows(again, layout.separator, comment))
+    number, fields = next(rows(translated(itertools.chain([text], lines), mark), layout.separator, comment))
     number += before
     if not all(is_text(field) for field in fields):
         fail_value(f"line {number} of '{path}' {NOT_TEXT}.")

@@ -129,13 +129,11 @@ def _take_off(D, V, c, inverse, moved, minus, following):
 
 @kernel
 def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
-    """Eliminate the blocks first:first + k of a chain forwards, which Lam (k, P) and eta (k, D) tell of.
-
-    Gives packed V (m, P) and y (m, D) of these blocks. Both, packed blocks and natural means, are times `precision`,
-    beside the diagonal own (m, D) and field (m, D); between is (m - 1, D). `carry` (Carry) has what is before and,
-    then, before the next one. V may be Lam. After the last block the log determinant of the whole precision is given,
-    NaN if it is not positive definite.
-    """
+    """Eliminate the blocks first:first + k of a chain forwards, which Lam (k, P) and eta (k, D) tell of."""
+    # Gives packed V (m, P) and y (m, D) of these blocks. Both, packed blocks and natural means, are times `precision`,
+    # beside the diagonal own (m, D) and field (m, D); between is (m - 1, D). `carry` (Carry) has what is before and,
+    # then, before the next one. V may be Lam. After the last block the log determinant of the whole precision is given,
+    # NaN if it is not positive definite.
     k, D = len(Lam), y.shape[1]
     start, h, sums, A, following, inverse, (root, c, spare, moved, minus, past) = carry
     m, S, log_det, product = len(V), len(A), sums[0], sums[1]
@@ -222,10 +220,8 @@ def _products(x, y, out, D):
 
 @kernel
 def marginals_back(V, y, between, mean, cov, cross):
-    """Means (m, D), packed covariances (m, P) and Cov(x_t, x_{t+1})_ii, (m - 1, D), after `eliminate`.
-
-    With G_t = D_t^-1 C_t the covariance of block t is D_t^-1 + G_t S_{t+1} G_t'.
-    """
+    """Means (m, D), packed covariances (m, P) and Cov(x_t, x_{t+1})_ii, (m - 1, D), after `eliminate`."""
+    # With G_t = D_t^-1 C_t the covariance of block t is D_t^-1 + G_t S_{t+1} G_t'.
     m, D = y.shape
     S = -(-D // COLUMNS) * COLUMNS
     rest, x, nothing = np.zeros(S), np.zeros(S), np.zeros(S)
@@ -436,12 +432,10 @@ def neighbour_sums(rows, variance, cross, which, phase, square, near_squares, pr
 
 @block_kernel
 def neighbour_lines(which, phase, tables, own, field, between):
-    """What the rows have from themselves and their neighbours: own, field (n, D), and between (E, D).
-
-    `tables` has what a row adds to `own`, (D,), and neighbours to `own` and `between`, (J, D) each; then what a row
-    adds to `field` by its phase, (P, D), and neighbours by distance and phase, (J, P, D) each, to their own and the
-    other's.
-    """
+    """What the rows have from themselves and their neighbours: own, field (n, D), and between (E, D)."""
+    # `tables` has what a row adds to `own`, (D,), and neighbours to `own` and `between`, (J, D) each; then what a row
+    # adds to `field` by its phase, (P, D), and neighbours by distance and phase, (J, P, D) each, to their own and the
+    # other's.
     one, near, apart, level, near_level, apart_level = tables
     n, D = own.shape
     for t in range(n):
@@ -461,10 +455,8 @@ def neighbour_lines(which, phase, tables, own, field, between):
 
 @block_kernel
 def expected_parts(left, right, own, between, field, mean, rows, variance, cross):
-    """Expected x'Kx and sum of field (x - mean / 2), all (n, D), of x with these moments (see `neighbour_sums`).
-
-    K has `own` (n, D) on its diagonal, and less `between` (E, D) where rows left (E,) and right (E,) meet.
-    """
+    """Expected x'Kx and sum of field (x - mean / 2), all (n, D), of x with these moments (see `neighbour_sums`)."""
+    # K has `own` (n, D) on its diagonal, and less `between` (E, D) where rows left (E,) and right (E,) meet.
     square, linear, (n, D) = 0.0, 0.0, own.shape
     for t in range(n):
         for d in range(D):
