@@ -404,12 +404,10 @@ def kernel_moments(rows: np.ndarray, variance: Any, cross: Any) -> tuple[np.ndar
 
 @block_kernel
 def neighbour_sums(rows, variance, cross, which, phase, square, near_squares, products, own, near, between):
-    """Sums over rows with these `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D).
-
-    Of the last two arrays without lines are zeros. Sums go to zeros. First those of squares: of all rows (1, D), and by
-    distance (J, D), of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance and
-    phase, (J, P, D), of neighbours in their own phases, and in those of the other one.
-    """
+    """Sums over rows with `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D)."""
+    # Of the last two arrays without lines are zeros. Sums go to zeros. First those of squares: of all rows (1, D), and
+    # by distance (J, D), of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance
+    # and phase, (J, P, D), of neighbours in their own phases, and in those of the other one.
     n, D = rows.shape
     for t in range(n):
         for d in range(D):
@@ -472,11 +470,9 @@ def expected_parts(left, right, own, between, field, mean, rows, variance, cross
 
 @block_kernel
 def solve_banded(bands, x, product, log_det):
-    """x (n, D) = A_d^-1 x_d for D symmetric positive definite matrices, and the logarithms of their determinants (D,).
-
-    bands[b, i] holds the elements i + b, i of all matrices: (2, n, D), or (3, n, D) where there is a second band. They
-    are overwritten. `product` is ones, and log_det zeros.
-    """
+    """x (n, D) = A_d^-1 x_d for D symmetric positive definite matrices, and the logarithms of determinants (D,)."""
+    # bands[b, i] holds the elements i + b, i of all matrices: (2, n, D), or (3, n, D) where there is a second band.
+    # They are overwritten. `product` is ones, and log_det zeros.
     n, D = x.shape
     wide = len(bands) > 2
     for i in range(n):
