@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import check_checksum, check_choice, check_file, check_int, optional_module
+from tensorcep.core.checks import check_choice, check_file, check_int, optional_module
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 
@@ -77,7 +77,10 @@ def fetch(file: str) -> Path:
     url, checksum = (str(registry()[file][fact]) for fact in ("url", "sha256"))
     if _is_cached(file):
         path = _folder() / file
-        check_checksum(path, hashlib.sha256(path.read_bytes()).hexdigest(), checksum, url)
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        if found != checksum:
+            again = f"delete the file to have it downloaded again, or replace it by {url}"
+            raise ValueError(f"'{path}' must have the SHA-256 {checksum}; got {found}; {again}")
         return path
     needed_for = f"fetching {url} (or else save it as {file} in a folder that {ENVIRONMENT} names)"
     pooch = optional_module("pooch", needed_for, "'tensorcep[datasets]'")

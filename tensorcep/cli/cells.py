@@ -18,16 +18,8 @@ from tensorcep.cli.options import EXTENTS, STDOUT, is_given, option_of, output
 from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
+from tensorcep.entries.io import files
 from tensorcep.entries.io.chunks import files_of
-from tensorcep.entries.io.files import (
-    columns_of,
-    escaped,
-    read_entries,
-    read_table,
-    read_tables,
-    read_tensor,
-    value_name_of,
-)
 from tensorcep.entries.io.lines import comma_hint, number_in, open_lines
 from tensorcep.entries.io.schema import LAST, MISSING, Schema, chosen_columns, format_of
 from tensorcep.entries.labels import Labels, number_of, numbers_of
@@ -70,7 +62,7 @@ def changed(args: argparse.Namespace, **values: Any) -> argparse.Namespace:
 
 def read_data(path: str, args: argparse.Namespace, verbose: int = 0) -> SparseTensor:
     """The entries of a file."""
-    return read_entries(path, reading_of(args), args.duplicates, verbose)[0]
+    return files.read_entries(path, reading_of(args), args.duplicates, verbose)[0]
 
 
 def described(tensor: SparseTensor) -> str:
@@ -80,7 +72,7 @@ def described(tensor: SparseTensor) -> str:
 
 def value_column(path: str, args: argparse.Namespace) -> Any:
     """The column of a file that was taken for the value; None where there is none."""
-    return value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
+    return files.value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
 
 
 def is_one_file(path: str) -> bool:
@@ -104,11 +96,7 @@ def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
 
 
 class Witness:
-    """Checksums of the lines of files up to a position that moves on, so that a run goes on with the same input.
-
-    Each line is read once. A parquet or npz file, which cannot grow, counts as one line. Pipes, which cannot be read
-    twice, are left out.
-    """
+    """Checksums of the lines of files up to a position that moves on, so that a run goes on with the same input."""
 
     def __init__(self, paths: Sequence[str], format: str | None) -> None:
         self._paths, self._format = paths, format
@@ -144,10 +132,10 @@ class Witness:
 
 def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]]:
     """Name, number of lines and checksum of each file; a pipe, which cannot be read twice, has none."""
-    files = [path for path in paths if path != STDOUT and os.path.isfile(path)]
     return [
         [os.path.basename(path), *(_plain_digest(path, format) or Witness([path], format).until(1, 0)[0])]
-        for path in files
+        for path in paths
+        if path != STDOUT and os.path.isfile(path)
     ]
 
 
@@ -168,10 +156,10 @@ def _plain_digest(path: str, format: str | None) -> list[Any] | None:
 
 
 def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
-    """Lines, whose ends do not count: one more may have come since."""
+    """Lines, whose ends do not count, since one more may have come: of a pipe, which cannot be read twice, none."""
     if path == STDOUT or not os.path.isfile(path):
         return
-    if format_of(path, format) in ("parquet", "npz"):
+    if format_of(path, format) in ("parquet", "npz"):  # it cannot grow, and counts as one line
         with open(path, "rb") as handle:
             sha = hashlib.sha256()
             while block := handle.read(BLOCK):
@@ -199,18 +187,14 @@ def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tupl
         fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
     if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
         fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
-    tensor, extras = read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
+    tensor, extras = files.read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
     return tensor, {name: extras[column]}
 
 
 def cells_of_words(
     path: str, args: argparse.Namespace, classes: list[str] | None = None
 ) -> tuple[SparseTensor, pd.DataFrame, Any] | None:
-    """The cells of a file whose values are words: as a tensor of their numbers, as a table, and the words.
-
-    None where the values are numbers, or the likelihood is not one of classes. `classes` are those of an earlier file,
-    in the order of their numbers.
-    """
+    """The cells of a file of words as a tensor of their numbers and as a table, and the words; None of other files."""
     columns = columns_of_words(path, args)
     if columns is None:
         if args.levels is not None:
@@ -222,13 +206,13 @@ def cells_of_words(
         fail_value(f"--duplicates {args.duplicates} is for numbers; '{path}' has words; give last, or mend the file.")
     modes, value = columns
     kind = format_of(path, args.format)
-    frame = read_table(path, reading_of(args))
+    frame = files.read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
         what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
         fail_value(f"{what}; --drop-missing leaves them out.")
     frame = frame[~missing].reset_index(drop=True)
-    known = args.levels or classes or sorted(frame[value].unique())
+    known = args.levels or classes or sorted(frame[value].unique())  # `classes`: those of an earlier file
     codes = pd.Categorical(frame[value], categories=known).codes
     if (codes < 0).any():
         of = "--levels; add it" if args.levels else f"{', '.join(map(repr, known))}; mend it"
@@ -245,11 +229,11 @@ def columns_of_words(path: str, args: argparse.Namespace) -> tuple[list[Any], An
     how = reading_of(args)
     if args.likelihood not in words_of("labels", "levels") or how.value is None or how.labels is False:
         return None
-    names = columns_of(path, how) if os.path.isfile(path) else None
+    names = files.columns_of(path, how) if os.path.isfile(path) else None
     if names is None:
         return None
     modes, value = chosen_columns(path, names, how)
-    column = next(read_tables(path, how, lines=LOOKED_AT))[value]
+    column = next(files.read_tables(path, how, lines=LOOKED_AT))[value]
     text = (cell for cell in column if isinstance(cell, str) and cell not in MISSING)
     is_word = any(number_in(cell) is None and number_in(cell, ",") is None for cell in text)
     return (modes, value) if is_word else None
@@ -261,13 +245,10 @@ def has_words(model: Any) -> bool:
 
 
 def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseTensor:
-    """The matrix that a file holds: as entries of rows, columns and values, or as a line per row and a column each.
-
-    The first column of such a table holds labels of the rows where it has no name, or text.
-    """
+    """The matrix that a file holds: as entries of rows, columns and values, or as a line per row and a column each."""
     wide = args.wide
     if wide is None and args.modes is None and args.value is None and not args.count:
-        names = columns_of(path, reading_of(args))
+        names = files.columns_of(path, reading_of(args))
         wide = names is not None and len(names) != 3
     if not wide:
         tensor = read_data(path, args, progress)
@@ -278,10 +259,10 @@ def matrix_in(path: str, args: argparse.Namespace, progress: int = 0) -> SparseT
     if kind not in TABLES or args.modes is not None or args.value is not None:
         text = f"--wide is for all columns of a csv or parquet file; got '{path}', or --modes or --value"
         fail_value(f"{text}; leave it out.")
-    table = read_table(path, reading_of(args))
+    table = files.read_table(path, reading_of(args))
     if args.decimal != "." and kind == "csv":
         table = table.apply(lambda column: column.str.replace(args.decimal, ".", regex=False))
-    first, row_labels = table.columns[0], None
+    first, row_labels = table.columns[0], None  # labels of the rows, if that column has no name, or text
     if not str(first).strip() or not pd.api.types.is_numeric_dtype(typed(table[first])):
         row_labels = Labels(numbers_of(table[first]) if kind == "csv" else table[first].to_numpy())
         row_labels = Labels(row_labels.index.rename(str(first).strip() or None))
@@ -378,7 +359,7 @@ def _read_pieces(
         yield QueriedCells(_matched(path, cells, model, labelled, args.index_base), y, cells, {})
         return
     start = 0
-    for frame in read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
+    for frame in files.read_tables(path, reading_of(args), lines=lines, n_modes=len(labelled), with_values=with_values):
         frame.index = pd.RangeIndex(start, start := start + len(frame))  # so that errors name the file's rows
         if kind in TABLES:
             cells, y, extent = _chosen(path, frame, args, model, with_values)
@@ -392,7 +373,7 @@ def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame
     """Write tables of results one after the other as csv, as --safe-csv says."""
     with output(path) as handle:
         for n, table in enumerate(tables):
-            shown = escaped(table) if args.safe_csv else table
+            shown = files.escaped(table) if args.safe_csv else table
             shown.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
@@ -408,7 +389,7 @@ def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
 
 
 def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
-    tensor = read_tensor(path, format="npz")
+    tensor = files.read_tensor(path, format="npz")
     check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
     chosen = list(range(len(labelled)))
     if any(labelled):
@@ -447,11 +428,7 @@ def _chosen(
 def _chosen_columns(
     path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[list[Any], Any]:
-    """The mode columns, and the value column where values are wanted.
-
-    Modes are the columns asked for, or those that carry the names of the model's modes; where it has no names, or the
-    file has none or row numbers, all but the value.
-    """
+    """The mode columns, and the value column where values are wanted."""
     order = len(model.labels_)
     value: Any = None if args.value is None else _column(args.value, args)
     modes: list[Any] | None = _chosen_modes(args)
@@ -462,7 +439,7 @@ def _chosen_columns(
         columns, wanted = (", ".join(map(str, listed)) for listed in (names, known))
         what = f"the columns {columns} of '{path}' are not the modes {wanted} of the model"
         fail_value(f"{what}; rename them, or say with --modes which they are.")
-    if modes is None:
+    if modes is None:  # the model has no names, or the file none or row numbers
         modes = [name for name in names if name != value]
         if value is None and len(modes) == order + 1:
             modes = modes[:-1]
@@ -522,11 +499,8 @@ def as_rows(path: str, column: pd.Series, base: int) -> np.ndarray:
 
 
 def as_labels(column: pd.Series, labels: Labels) -> pd.Series:
-    """A column as labels of the model's kind: text as times or as numbers, numbers as text.
-
-    What is no time is a label that the model does not know. The rows may all be new, so that the column alone does not
-    tell what its text means.
-    """
+    """A column as labels of the model's kind: text as times or as numbers, numbers as text."""
+    # The rows may all be new, so that the column alone does not tell what its text means. What is no time is not known.
     dtype, is_text = labels.index.dtype, pd.api.types.is_string_dtype(column.dtype)
     if is_text and pd.api.types.is_datetime64_any_dtype(dtype):
         return pd.to_datetime(column, errors="coerce", utc=isinstance(dtype, pd.DatetimeTZDtype))

@@ -175,11 +175,8 @@ def has_workers(args: argparse.Namespace) -> bool:
 
 
 def _fit_on_workers(args: argparse.Namespace, model: Any) -> float:
-    """Fit on the workers that the options name, which end with the fit if they began with it; gives its seconds.
-
-    Several files of parquet are read by the workers.
-    """
-    by_workers = args.data.endswith(".parquet") and not cells.is_one_file(args.data)
+    """Fit on the workers that the options name, which end with the fit if they began with it; gives its seconds."""
+    by_workers = args.data.endswith(".parquet") and not cells.is_one_file(args.data)  # they read several files
     how: dict[str, Any] = {}
     data = None if by_workers else _read(args)[0]
     dask = dask_module("a fit on workers")

@@ -319,10 +319,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, with the arguments of this process by default, and return its exit code.
-
-    Wrong usage raises SystemExit with code 2, --help and --version with code 0.
-    """
+    """Run the command line (default: of this process) and return its exit code; wrong usage: SystemExit of 2."""
     # What a shell closed (>&-) takes, and gives, nothing; its number is taken before another file gets it.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -398,11 +395,8 @@ def sentence_of(error: BaseException | str, parser: argparse.ArgumentParser) -> 
 
 
 def _in_options(text: str, options: dict[str, str]) -> str:
-    """The text with options for parameters.
-
-    These are what stands before a sign of equality, what begins a sentence as "NAME must", and words that are none of
-    English.
-    """
+    """The text with options for parameters."""
+    # These stand before a sign of equality, begin a sentence as "NAME must", or are words that are none of English.
     for words, option_words in OTHERWISE.items():
         text = text.replace(words, option_words)
     names = "|".join(name for name in options if name.isidentifier())

@@ -333,10 +333,7 @@ processes : int N, default=2 | kinds that are compiled at a time
 
 
 def _all_documented() -> dict[str, Documented]:
-    """What is documented of parameters, of settings as "cep.damping", and here.
-
-    Of parameters it is the first sentence, without long asides and quotation marks.
-    """
+    """What is documented of parameters, by its first sentence, of settings as "cep.damping", and here."""
 
     def shortened(item: Documented) -> str:
         text = re.sub(r" \([^()]{20,}\)", "", item.summary).replace('"', "")

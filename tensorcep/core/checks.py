@@ -25,16 +25,13 @@ BETWEEN = {__name__.partition(".")[0], "sklearn", "joblib", "contextlib", "funct
 
 
 class InvalidParameter(ValueError):
-    """A parameter `name`, or what it holds, whose `value` it may not have, what is `allowed`, and perhaps a `remedy`.
-
-    Its text is the sentence of Python: "NAME must ALLOWED; got VALUE; REMEDY."
-    """
+    """A parameter `name`, or what it holds, whose `value` it may not have, what is `allowed`, perhaps a `remedy`."""
 
     def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
         super().__init__(name, value, allowed, remedy)  # of which workers make it anew
         self.name, self.value, self.allowed, self.remedy = name, value, allowed, remedy
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # the sentence of Python
         return self._sentence(self.name, self.allowed)
 
     def in_shell(self, option_of: Callable[[str], str]) -> str:
@@ -113,15 +110,6 @@ def check_file(path: str | os.PathLike[str]) -> str:
     return text
 
 
-def check_checksum(path: str | os.PathLike[str], found: str, expected: str, url: str) -> None:
-    """Refuse a data file whose SHA-256 is not the published one."""
-    if found != expected:
-        raise ValueError(
-            f"'{os.fspath(path)}' must have the SHA-256 {expected}; got {found}; delete the file to have it downloaded "
-            f"again, or replace it by {url}"
-        )
-
-
 def check_columns(columns: Iterable[Any], wanted: Iterable[Any], where: str = "the DataFrame") -> None:
     """Refuse a column name that does not exist; the error lists those that do."""
     known = list(columns)
@@ -162,13 +150,9 @@ def check_shape(shape: Any, order: int | None = None) -> tuple[int, ...]:
 def check_coords(
     coords: Any, shape: Sequence[int] | None = None, order: int | None = None, name: str = "coords"
 ) -> NDArray[np.int64]:
-    """Return entry indices as a C-contiguous (N, K) int64 array, every one inside `shape` when it is given.
-
-    Floats are accepted when every one is a whole number. `order` (or the length of `shape`) fixes K, and an empty list
-    is no entries then.
-    """
+    """Return whole numbers as a C-contiguous (N, K) int64 array of indices, each inside `shape` where it is given."""
     array = np.asarray(check_unmasked(coords, name))
-    if order is not None and array.shape == (0,):
+    if order is not None and array.shape == (0,):  # an empty list is no entries
         return np.empty((0, order), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] < 2:
         raise ValueError(

@@ -142,21 +142,18 @@ def run_task(version: str, function: Callable[..., Any], *args: Any) -> TaskRepo
 
 
 class TaskBatch:
-    """A pure function of a module done by workers for each of some arguments; `again`: of some more than once.
-
-    It gets broadcasts as values. A task is called `what`; of a `patient` run one that is being done may take any time.
-    `where` is the worker of each, which does it as long as it is there; without it Dask chooses. `whole` gives the
-    arguments of a call with all that it needs, where `calls` leave out what workers should have.
-    """
+    """A pure function of a module done by workers for each of some arguments; `again`: of some more than once."""
 
     def __init__(
         self,
         cluster: Any,
-        function: Callable[..., Any],
+        function: Callable[..., Any],  # gets broadcasts as values
         calls: Sequence[Call],
-        what: str,
-        patient: bool = False,
+        what: str,  # the name of a task
+        patient: bool = False,  # one that is being done may take any time
+        # The worker of each, which does it as long as it is there; without it Dask chooses
         where: Sequence[str | None] = (),
+        # The arguments of a call with all that it needs, where `calls` leave out what workers should have
         whole: Callable[[int], Call] | None = None,
     ):
         self._cluster, self._function, self._calls, self._what = cluster, function, list(calls), what
@@ -364,12 +361,9 @@ class Cluster:
         return sorted(set(self._known()))
 
     def turns(self, n: int | None = None, at: int | None = None) -> list[str | None]:
-        """The workers of n tasks that are alike, in every run the same; by default one for each of their threads.
-
-        With `at` all are of the same worker, the workers being counted round and round.
-        """
+        """The workers of n tasks that are alike, in every run the same; by default one for each of their threads."""
         threads = self._known()
-        if at is not None and threads:
+        if at is not None and threads:  # all are of this worker, counted round and round
             own = self.workers[at % len(self.workers)]
             threads = [name for name in threads if name == own]
         n = len(threads) if n is None else n

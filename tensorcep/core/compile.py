@@ -296,15 +296,12 @@ LOGLIK_SIGNATURE = types.void(vec, vec, vec, vec, vec, vec)
 
 
 def emitted_by(rule: Callable[..., Any], checkable: bool = True) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate the Python form of an operation that compiles to LLVM IR, ``rule(*types) -> (signature, code)``.
-
-    Kernels that run as Python use the Python form; those whose bounds are checked compile it, where it is `checkable`.
-    """
+    """Decorate the Python form of an operation that compiles to LLVM IR, ``rule(*types) -> (signature, code)``."""
 
     def decorate(python: Callable[..., Any]) -> Any:
         if AS_PYTHON:
             return python
-        if CHECKED and checkable:
+        if CHECKED and checkable:  # the bounds of the Python form
             return inlined(python)
 
         def definition(typing_context: Any, *args: Any) -> Any:
@@ -333,11 +330,9 @@ ADDRESSES: dict[int, Address] = {}
 
 @functools.cache
 def address_of(function: Any, signature: Any) -> Any:
-    """Return the machine address of a compiled kernel, compiling it (or loading it from the cache) if needed.
-
-    A kernel that receives another kernel as an address stays in numba's cache; one that receives it as a dispatcher
-    argument is compiled anew in every process. Where kernels run as Python, the address is the function itself.
-    """
+    """Return the machine address of a compiled kernel, compiling it (or loading it from the cache) if needed."""
+    # A kernel that receives another one as an address stays in numba's cache; one that receives it as a dispatcher
+    # argument is compiled anew in every process.
     if AS_PYTHON:
         return function
     function.compile(signature)

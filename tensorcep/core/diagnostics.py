@@ -16,15 +16,11 @@ TAILS = (0.05, 0.95)
 
 
 def r_hat(draws: np.ndarray) -> np.ndarray:
-    """Rank-normalised split R-hat (...) of draws (n_chains, n_draws, ...): near 1 when chains, and their halves, agree.
-
-    It is the larger one of that of the draws and that of their distances from the median, so chains that differ in
-    location, and chains that differ in scale, are seen; heavy tails do no harm. nan for less than four draws of each
-    chain, 1 for a quantity that does not vary.
-    """
+    """Rank-normalised split R-hat (...) of draws (n_chains, n_draws, ...): near 1 where chains, in halves, agree."""
     parts = _halves(draws)
     if parts.shape[1] < 2:
         return np.full(draws.shape[2:], np.nan)
+    # So chains that differ in location, and in scale, are seen, and heavy tails do no harm.
     distances = np.abs(parts - np.median(_pool(parts), axis=0))
     return np.maximum(_r_hat(_normal_scores(parts)), _r_hat(_normal_scores(distances)))
 
@@ -97,10 +93,7 @@ def _size(parts: np.ndarray) -> np.ndarray:
 
 
 class ChoiceThresholds(NamedTuple):
-    """How many entries are left out of a choice, and from where on what they say decides it.
-
-    Log scores are means over the entries left out, in nats.
-    """
+    """How many entries are left out of a choice, and from where on what they say, in nats per entry, decides it."""
 
     # Of the entries, at least; of small data at most, to have `fewest`; and to have `fewest_of_few`
     share: float = 0.1

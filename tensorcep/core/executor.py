@@ -39,10 +39,7 @@ class Team:
         self._end = weakref.finalize(self, self._calls.put, None)
 
     def do(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What the function gives for each of the arguments; the first error that one has, once all calls have ended.
-
-        Calls have the context (`contextvars`) of the caller, so that what `numpy.errstate` says holds in all threads.
-        """
+        """What the function gives for each of the arguments; the first error of one, once all calls have ended."""
         if not self._end.alive:
             return [function(*own) for own in arguments]
         if not self._threads:
@@ -76,7 +73,7 @@ class _Call:
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], ended: SimpleQueue[_Call]):
         self.function, self.arguments, self.ended = function, arguments, ended
-        self.context = contextvars.copy_context()
+        self.context = contextvars.copy_context()  # so that what `numpy.errstate` says holds in all threads
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -113,12 +110,10 @@ MOST_VERBOSE = 1000
 
 
 class Pass(NamedTuple):
-    """A kernel that says what its arguments are: whoever runs it elsewhere takes there what it reads, and no more.
+    """A kernel that says what its arguments are: whoever runs it elsewhere takes there what it reads, and no more."""
 
-    Arguments have the names of the kernel's parameters; "rows.Lam" is the field Lam of the record `rows`. Those that
-    are not named are small, and the same for every part of the work.
-    """
-
+    # Arguments have the names of the kernel's parameters; "rows.Lam" is the field Lam of the record `rows`. Those that
+    # are not named are small, and the same for every part of the work.
     kernel: Kernel  # ``kernel(first, last, *record, *scratch)``, of a module
     # {"rows", "entries", "chunks"}: its work. "rows": the rows cuts[first]:cuts[last] of a mode, with arguments `cuts`,
     # `by_row` (the entries of each row) and `offset`: line offset + i of `by_row` and of what is written is row i of
@@ -150,10 +145,7 @@ Work = Kernel | Pass
 
 
 class Executor(Protocol):
-    """Runs ``kernel(first, last, *record)`` on ranges that together cover the work.
-
-    A kernel writes only what belongs to its own range, so that the result does not depend on how the work is cut.
-    """
+    """Runs ``kernel(first, last, *record)``, which writes what belongs to its range alone, on ranges of the work."""
 
     keeps_state: bool  # whether it keeps what passes keep of every entry; arrays of that have no blocks then
     updates_rows: bool  # whether it best takes the sums of rows and what is made of them at once

@@ -182,35 +182,28 @@ AnyMethod = Method[Any, Any, Any]
 
 
 class LeftOut(NamedTuple):
-    """Entries that a fit was not given, by place (n,), and their log densities by it and by the quick fit before it.
-
-    `mean` and `variance` (n,) are of their latent values.
-    """
+    """Entries that a fit was not given, by place (n,), and their log densities by it and by the quick fit before it."""
 
     place: np.ndarray
     score: np.ndarray
     quick: np.ndarray
-    mean: np.ndarray
+    mean: np.ndarray  # (n,), of their latent values
     variance: np.ndarray
 
 
 class Run(NamedTuple):
-    """A run: what `finish` gave, sweeps done, whether it met the tolerance or was stopped, trace, last state.
-
-    The trace maps the fields of `Sweep` and "seconds" to one number per sweep. `left_out` is what the same fit of some
-    entries says of the others, where there was one.
-    """
+    """A run: what `finish` gave, sweeps done, whether it met the tolerance or was stopped, trace, last state."""
 
     posterior: Any
     n_iter: int
     converged: bool
     stopped: bool
-    trace: dict[str, np.ndarray]
+    trace: dict[str, np.ndarray]  # the fields of `Sweep` and "seconds": one number per sweep
     state: Any
-    left_out: LeftOut | None = None
+    left_out: LeftOut | None = None  # what the same fit of some entries says of the others, where there was one
 
 
-Callback = Callable[[int, Sweep, Any], Any]
+Callback = Callable[[int, Sweep, Any], Any]  # gets sweep number from 1, Sweep, state; a true value stops the run
 
 
 def run(
@@ -220,20 +213,15 @@ def run(
     *,
     max_iter: int,
     tol: float,
-    state: State | None = None,
+    state: State | None = None,  # of an earlier run of `done` sweeps, which goes on
     done: int = 0,
     n_threads: int = 1,
     callbacks: Iterable[Callback] = (),
     verbose: bool = False,
-    stage: str = "",
-    kept: bool = True,
+    stage: str = "",  # that the progress bar names
+    kept: bool = True,  # by a host: not where callbacks remember earlier sweeps
 ) -> Run:
-    """Run a method until the relative change of the latent means is below tol, or max_iter sweeps.
-
-    A callback gets (sweep number from 1, Sweep, state) and stops the run by returning a true value. A given state, of
-    an earlier run of `done` sweeps, is continued. The progress bar names the `stage`. A host does not keep a run whose
-    callbacks remember earlier sweeps.
-    """
+    """Run a method until the relative change of the latent means is below tol, or max_iter sweeps."""
     callbacks = tuple(callbacks)
     host = current_host()
     executor = ThreadExecutor(n_threads) if host is None else host.executor(n_threads)

@@ -65,20 +65,16 @@ Groups = Mapping[str, Mapping[str, tuple[tuple[str, ...], np.ndarray]]]
 
 
 def arviz_container(groups: Groups, coords: Mapping[str, Any], method: str, approximate: bool) -> Any:
-    """Return the groups in the container of the ArviZ that is installed, refused without one.
-
-    `groups` are per group, for instance "posterior", its variables; `coords` labels of dimensions, of which one without
-    any counts from 0. `approximate` says whether the draws come from an approximation instead of Markov chains; every
-    group says so in its attributes (netCDF has no truth values: 1 or 0).
-    """
+    """Return groups, such as "posterior", in the container of the ArviZ that is installed, refused without one."""
     arviz = optional_module("arviz", "to_arviz", "'tensorcep[arviz]'")
     xarray = optional_module("xarray", "to_arviz", "'tensorcep[arviz]'")
     attributes: dict[str, Any] = {"inference_library": "tensorcep", "inference_library_version": __version__}
+    # Every group says whether its draws come from an approximation, as 1 or 0: netCDF has no truth values.
     attributes |= {"method": method, "approximate": int(approximate), "draws": APPROXIMATE if approximate else SAMPLED}
     datasets = {}
     for group, variables in groups.items():
         sizes = {name: n for dims, array in variables.values() for name, n in zip(dims, array.shape, strict=True)}
-        found = {name: coords.get(name, np.arange(n)) for name, n in sizes.items()}
+        found = {name: coords.get(name, np.arange(n)) for name, n in sizes.items()}  # labels of dimensions
         datasets[group] = xarray.Dataset(dict(variables), coords=found, attrs=attributes)
     if int(arviz.__version__.split(".")[0]) < 1:
         return arviz.InferenceData(**datasets)

@@ -52,8 +52,7 @@ class Sheet:
 
     def __init__(self, path: str | None, shapes: Sequence[tuple[int, ...]]):
         self._path, self._shapes = path, list(shapes)
-        sizes = [8 * math.prod(shape) for shape in shapes]
-        self._begin = [0, *itertools.accumulate(sizes)]
+        self._begin = [0, *itertools.accumulate(8 * math.prod(shape) for shape in shapes)]
         self._arrays: list[np.ndarray] | None = None
         self._temporary, self._handle = f"{path}.{secrets.token_hex(4)}", -1
         if path is not None and self._begin[-1] >= SMALLEST:

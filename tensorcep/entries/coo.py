@@ -43,11 +43,8 @@ def cells_of(ids: NDArray[np.int64], shape: Sequence[int]) -> Coords:
 
 
 def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
-    """Return None when all cells differ, which costs two looks at every key, a sort of few, and none when they ascend.
-
-    Else the positions (M,) of the entries whose cell occurs more than once, equal cells together and each in entry
-    order, and whether the entry there repeats the one before, (M,).
-    """
+    """Return the entries (M,) of cells that occur more than once, and which repeat the one before; None if none do."""
+    # Two looks at every key, a sort of few, and none when they ascend; equal cells stand together, in entry order.
     ids = linear_index(coords, shape)
     if ids is None:
         order = np.lexsort(coords.T[::-1])
@@ -151,15 +148,12 @@ def check_counting(policy: str) -> str:
 def sample_free_cells(
     n: int, taken: Sequence[Coords], shape: Sequence[int], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], float]:
-    """Return (n, K) distinct cells, uniform without replacement over those not in `taken`, and their share of these.
-
-    Below 2**63 cells the free ones are numbered and drawn by number, so a nearly full tensor costs no more than an
-    empty one. Above that, cells are drawn mode by mode and repeats are drawn again.
-    """
+    """Return (n, K) distinct cells, uniform without replacement over those not in `taken`, and their share of these."""
     stacked, total = np.concatenate(taken), math.prod(shape)
     ids = linear_index(stacked, shape)
     if ids is None:
         return _reject_taken(n, stacked, shape, rng), n / total  # taken cells are too few to count
+    # Free cells are drawn by their number, so that a nearly full tensor costs no more than an empty one.
     ids = np.unique(ids)
     free = total - ids.size
     if n > free:
@@ -211,18 +205,14 @@ def unfold_cp(weights: Any, factors: Sequence[Any], coords: Coords) -> Values:
 
 
 def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> tuple[Coords, Any, tuple[int, ...]]:
-    """Return the cells that a scipy.sparse matrix or array stores: in the whole package these are the observed ones.
-
-    A zero that is stored is observed, of which a warning tells if it is to `tell`; but zeros in the blocks of a bsr and
-    on the diagonals of a dia fill these up, and are none. Those that are listed twice are merged as `duplicates` says.
-    """
+    """Return the cells that a scipy.sparse matrix or array stores: in the whole package these are the observed ones."""
     if not hasattr(matrix, "tocoo") or matrix.ndim < 2:
         got = type(matrix).__name__ + (f" of shape {matrix.shape}" if hasattr(matrix, "shape") else "")
         raise TypeError(f"from_scipy takes a scipy.sparse matrix, or an array of two dimensions or more; got {got}.")
     coo = matrix.tocoo()
     coords = np.stack(coo.coords if hasattr(coo, "coords") else (coo.row, coo.col), axis=1).astype(np.int64)
     values = coo.data.astype(np.float64) if coo.data.dtype.kind in "iub" else coo.data
-    if matrix.format in ("bsr", "dia"):
+    if matrix.format in ("bsr", "dia"):  # zeros in their blocks and on their diagonals fill these up
         coords, values = coords[values != 0], values[values != 0]
     coords, values = merge_duplicates(coords, values, coo.shape, duplicates)
     zeros = int(np.count_nonzero(values == 0))
@@ -244,17 +234,14 @@ def stored_cells(matrix: Any, tell: bool = True) -> Any:
 
 
 class TensorInfo(NamedTuple):
-    """What `SparseTensor.info` reports; `str()` of it is readable.
-
-    `counts[k]` is the number of entries in each row of mode k, (n_k,) int64; `empty_rows[k]` the rows without any.
-    """
+    """What `SparseTensor.info` reports; `str()` of it is readable."""
 
     shape: tuple[int, ...]
     names: tuple[Any, ...]
     n_entries: int
     density: float
-    counts: tuple[NDArray[np.int64], ...]
-    empty_rows: tuple[NDArray[np.int64], ...]
+    counts: tuple[NDArray[np.int64], ...]  # per mode the number of entries in each row, (n_k,)
+    empty_rows: tuple[NDArray[np.int64], ...]  # per mode the rows without any
     value_min: float
     value_mean: float
     value_max: float

@@ -57,10 +57,8 @@ def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.i
 
 
 def number_of(text: str) -> int | float | bool | None:
-    """Return the number or truth value that Python writes as this text; None for any other text.
-
-    So 7 is a number, and 007, +7, 1e3 and 7.10 are names: as numbers they could no longer be told from 7, 1000 and 7.1.
-    """
+    """Return the number or truth value that Python writes as this text; None for any other text."""
+    # So 007, +7, 1e3 and 7.10 are names: as numbers they could no longer be told from 7, 1000 and 7.1.
     if text in ("True", "False"):
         return text == "True"
     for kind in (int, float):
@@ -72,17 +70,14 @@ def number_of(text: str) -> int | float | bool | None:
 
 
 def numbers_of(column: pd.Series) -> Any:
-    """Return a column of text as numbers (or truth values) where all of it are, no two of which are equal; else as is.
-
-    Fractions and integers may be mixed, if no integer is too large to be told from the next one as a fraction.
-    """
+    """Return a column of text as numbers (or truth values) where all of it are, and no two equal; else as it is."""
     if len(column) and number_of(column.iloc[0]) is None:
         return column
     codes, distinct = pd.factorize(column)
     numbers: list[Any] = [number_of(text) for text in distinct]
     kinds = {type(number) for number in numbers}
     if kinds == {int, float}:
-        if any(float(number) != number for number in numbers):
+        if any(float(number) != number for number in numbers):  # too large to be told from the next one as a fraction
             return column
         numbers, kinds = [float(number) for number in numbers], {float}
     fits = kinds != {int} or all(-(2**63) <= number < 2**63 for number in numbers)

@@ -11,47 +11,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_coords,
-    check_int,
-    check_mask_or_rows,
-    check_mode_count,
-    check_not_empty,
-    check_random_state,
-    check_range,
-    check_same_shape,
-    check_shape,
-    check_sizes,
-    check_values,
-    fail_value,
-    optional_module,
-    printable,
-)
-from tensorcep.entries.coo import (
-    Coords,
-    TensorInfo,
-    Values,
-    cells_of,
-    check_counting,
-    check_sampled,
-    merge_duplicates,
-    merge_marks,
-    sample_free_cells,
-    scipy_parts,
-    unfold_cp,
-)
+from tensorcep.core import checks
+from tensorcep.entries import coo
 from tensorcep.entries.labels import Labels, check_labels, check_mode_columns, column_names, mode_names
 from tensorcep.entries.splitting import FOLD_ROWS, Folds, held_out, way_of
 
 
 def frame_entries(
     frame: pd.DataFrame, modes: Sequence[Any], value: Any, labels: Any
-) -> tuple[Coords, Values, tuple[Labels, ...]]:
+) -> tuple[coo.Coords, coo.Values, tuple[Labels, ...]]:
     """Return coordinates, values and labels of the lines of a long frame; see `SparseTensor.from_pandas`."""
-    check_mode_count(modes)
+    checks.check_mode_count(modes)
     modes = check_mode_columns(list(frame.columns), modes, value, "the DataFrame")
-    check_not_empty(len(frame), "the DataFrame")
+    checks.check_not_empty(len(frame), "the DataFrame")
     found, rows = [], []
     for name, old in zip(modes, check_labels(labels, len(modes)), strict=True):
         new, at = Labels.from_column(frame[name], name)
@@ -60,7 +32,9 @@ def frame_entries(
             at, new = old.rows(new)[at], old
         found.append(new)
         rows.append(at)
-    values = np.ones(len(frame)) if value is None else check_values(frame[value].to_numpy(), name=f"column {value!r}")
+    values = (
+        np.ones(len(frame)) if value is None else checks.check_values(frame[value].to_numpy(), name=f"column {value!r}")
+    )
     return np.stack(rows, axis=1), values, tuple(found)
 
 
@@ -111,25 +85,24 @@ class SparseTensor:
     sampled: NDArray[np.bool_] | None = field(default=None, kw_only=True)
 
     def __post_init__(self, duplicates: str) -> None:
-        coords = check_coords(self.coords)
-        values = check_values(self.values, coords.shape[0])
+        coords = checks.check_coords(self.coords)
+        values = checks.check_values(self.values, coords.shape[0])
         labels = check_labels(self.labels, coords.shape[1])
         if self.shape is None:
             sizes = [int(coords[:, k].max()) + 1 if coords.shape[0] else 1 for k in range(coords.shape[1])]
             shape = tuple(int(n) if found is None else len(found) for n, found in zip(sizes, labels, strict=True))
-            check_sizes(shape, coords.shape[0])
+            checks.check_sizes(shape, coords.shape[0])
         else:
-            shape = check_shape(self.shape, coords.shape[1])
+            shape = checks.check_shape(self.shape, coords.shape[1])
         for k, found in enumerate(labels):
             if found is not None and len(found) != shape[k]:
-                fail_value(f"labels of mode {k} must be as many as its {shape[k]} rows; got {len(found)}.")
-        shape = check_shape(shape)
-        coords = check_coords(coords, shape)
-        marks = check_sampled(self.sampled, values)
-        sampled = merge_marks(marks, coords, shape)
-        coords, values = merge_duplicates(coords, values, shape, duplicates)
+                checks.fail_value(f"labels of mode {k} must be as many as its {shape[k]} rows; got {len(found)}.")
+        shape = checks.check_shape(shape)
+        coords = checks.check_coords(coords, shape)
+        sampled = coo.merge_marks(coo.check_sampled(self.sampled, values), coords, shape)
+        coords, values = coo.merge_duplicates(coords, values, shape, duplicates)
         if self.zero_rate is not None:
-            check_range("zero_rate", self.zero_rate, 0.0, 1.0, include_low=False)
+            checks.check_range("zero_rate", self.zero_rate, 0.0, 1.0, include_low=False)
         self._set(coords, values, shape, labels, self.zero_rate, sampled)
 
     def _set(self, *parts: Any) -> SparseTensor:
@@ -138,9 +111,11 @@ class SparseTensor:
         return self
 
     @classmethod
-    def from_checked(cls, coords: Coords, values: Values, shape: Any, duplicates: str, labels: Any) -> SparseTensor:
+    def from_checked(
+        cls, coords: coo.Coords, values: coo.Values, shape: Any, duplicates: str, labels: Any
+    ) -> SparseTensor:
         """Return a tensor from arrays that are checked already, looking only for repeated cells."""
-        merged = merge_duplicates(coords, values, shape, duplicates)
+        merged = coo.merge_duplicates(coords, values, shape, duplicates)
         return object.__new__(cls)._set(*merged, shape, labels, 1.0, None)
 
     @property
@@ -163,7 +138,7 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         named = [str(k if found.name is None else found.name) for k, found in enumerate(self.labels) if found]
-        labels = printable(f", labels of {', '.join(named)}") if named else ""
+        labels = checks.printable(f", labels of {', '.join(named)}") if named else ""
         size = " x ".join(map(str, self.shape))
         return f"<SparseTensor {size}, {self.nnz:,} entries, density {100 * self.density:.3g} %{labels}>"
 
@@ -218,11 +193,11 @@ class SparseTensor:
         >>> SparseTensor.from_pandas(table, modes=["user", "item"], value="stars").shape
         (2, 1)
         """
-        policy = duplicates if value is not None else check_counting(duplicates)
+        policy = duplicates if value is not None else coo.check_counting(duplicates)
         coords, values, found = frame_entries(df, modes, value, labels)
         shape = [len(names) for names in found]
-        check_sizes(shape, len(values))
-        return cls.from_checked(coords, values, check_shape(shape), policy, found)
+        checks.check_sizes(shape, len(values))
+        return cls.from_checked(coords, values, checks.check_shape(shape), policy, found)
 
     def to_pandas(self, modes: Sequence[Any] | None = None, value: Any = "y") -> pd.DataFrame:
         """Return a long DataFrame; modes with labels hold these, the others row indices.
@@ -237,7 +212,7 @@ class SparseTensor:
         ['user', 'item', 'stars']
         """
         names = mode_names(self.labels) if modes is None else list(modes)
-        check_mode_count(names, self.order)
+        checks.check_mode_count(names, self.order)
         return frame_of(self, names, value)
 
     @classmethod
@@ -255,7 +230,7 @@ class SparseTensor:
         >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
         2
         """
-        return cls(*scipy_parts(matrix, duplicates))
+        return cls(*coo.scipy_parts(matrix, duplicates))
 
     def to_scipy(self) -> Any:
         """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly.
@@ -267,7 +242,7 @@ class SparseTensor:
         >>> tensor.to_scipy().shape
         (3, 2)
         """
-        check_mode_count(self.shape, 2, "to_scipy takes")
+        checks.check_mode_count(self.shape, 2, "to_scipy takes")
         from scipy.sparse import coo_array
 
         return coo_array((self.values.copy(), (self.coords[:, 0].copy(), self.coords[:, 1].copy())), shape=self.shape)
@@ -287,7 +262,7 @@ class SparseTensor:
             mask = ~(np.ma.getmaskarray(array) | np.isnan(array.data))
         array = np.asarray(array)
         if array.ndim < 2:
-            fail_value(f"a dense array must have at least two dimensions; got {array.ndim}.")
+            checks.fail_value(f"a dense array must have at least two dimensions; got {array.ndim}.")
         if array.dtype.kind not in "iufb":
             raise TypeError(f"a dense array must hold real numbers; got dtype {array.dtype}.")
         if mask is None:
@@ -295,9 +270,9 @@ class SparseTensor:
         else:
             observed = np.asarray(mask)
             if observed.shape != array.shape:
-                fail_value(f"mask must have the shape of the array, {array.shape}; got {observed.shape}.")
+                checks.fail_value(f"mask must have the shape of the array, {array.shape}; got {observed.shape}.")
             if not np.isin(observed, (0, 1)).all():
-                fail_value("mask must hold only True (observed) and False, or 1 and 0; convert it to bool.")
+                checks.fail_value("mask must hold only True (observed) and False, or 1 and 0; convert it to bool.")
             observed = observed.astype(bool)
         return cls(np.argwhere(observed), array[observed], array.shape, labels)
 
@@ -332,17 +307,19 @@ class SparseTensor:
         """
         is_cp = hasattr(tensor, "factors") and hasattr(tensor, "weights")
         if coords is not None and not is_cp:
-            fail_value("coords are only for a CPTensor; use mask to say which cells of a dense tensor are observed.")
+            checks.fail_value(
+                "coords are only for a CPTensor; use mask to say which cells of a dense tensor are observed."
+            )
         if not is_cp:
             return cls.from_dense(tensor, mask, labels=labels)
         if mask is not None:
-            fail_value("mask is only for a dense tensor; use coords to choose cells of a CPTensor.")
-        shape = check_shape([len(factor) for factor in tensor.factors])
+            checks.fail_value("mask is only for a dense tensor; use coords to choose cells of a CPTensor.")
+        shape = checks.check_shape([len(factor) for factor in tensor.factors])
         if coords is None:
-            cells = cells_of(np.arange(math.prod(shape), dtype=np.int64), shape)
+            cells = coo.cells_of(np.arange(math.prod(shape), dtype=np.int64), shape)
         else:
-            cells = check_coords(coords, shape)
-        return cls(cells, unfold_cp(tensor.weights, tensor.factors, cells), shape, labels)
+            cells = checks.check_coords(coords, shape)
+        return cls(cells, coo.unfold_cp(tensor.weights, tensor.factors, cells), shape, labels)
 
     def to_tensorly(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (tensor, mask) as TensorLy's masked decompositions take them: zeros and mask 0 where unobserved.
@@ -385,10 +362,10 @@ class SparseTensor:
         >>> tensor.to_sparse(fill=0.0).shape
         (3, 2)
         """
-        sparse = optional_module("sparse", "to_sparse")
+        sparse = checks.optional_module("sparse", "to_sparse")
         return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
 
-    def info(self) -> TensorInfo:
+    def info(self) -> coo.TensorInfo:
         """Return density, entries per row, empty rows and the range of the values.
 
         Examples
@@ -400,7 +377,7 @@ class SparseTensor:
         """
         y = self.values if self.nnz else np.array([np.nan])
         counts = tuple(np.bincount(self.coords[:, k], minlength=n) for k, n in enumerate(self.shape))
-        return TensorInfo(
+        return coo.TensorInfo(
             shape=self.shape,
             names=tuple(mode_names(self.labels)),
             n_entries=self.nnz,
@@ -415,7 +392,7 @@ class SparseTensor:
 
     # Entries chosen, held out, joined
 
-    def _with(self, coords: Coords, values: Values, zero_rate: float | None, sampled: Any) -> SparseTensor:
+    def _with(self, coords: coo.Coords, values: coo.Values, zero_rate: float | None, sampled: Any) -> SparseTensor:
         """Return a tensor of the same shape and labels from entries that are known to be good."""
         parts = np.ascontiguousarray(coords), values, self.shape, self.labels, zero_rate, sampled
         return object.__new__(type(self))._set(*parts)
@@ -430,7 +407,7 @@ class SparseTensor:
         >>> tensor.select(tensor.values > 2).values.tolist()
         [3.0, 4.0]
         """
-        rows = check_mask_or_rows(where, self.nnz)
+        rows = checks.check_mask_or_rows(where, self.nnz)
         sampled = None if self.sampled is None else self.sampled[rows]
         return self._with(self.coords[rows], self.values[rows], self.zero_rate, sampled)
 
@@ -449,17 +426,19 @@ class SparseTensor:
         """
         tensors = (self, *others)
         for other in others:
-            check_same_shape(self.shape, other.shape)
+            checks.check_same_shape(self.shape, other.shape)
             if self.labels != other.labels:
-                fail_value("tensors must have the same labels to be combined; use from_pandas(..., labels=) for that.")
+                checks.fail_value(
+                    "tensors must have the same labels to be combined; use from_pandas(..., labels=) for that."
+                )
         coords = np.concatenate([item.coords for item in tensors])
         values = np.concatenate([item.values for item in tensors])
         rates = {t.zero_rate for t in tensors if (t.values == 0.0).any()} or {t.zero_rate for t in tensors}
         sampled = None
         if any(item.sampled is not None for item in tensors):
             marks = [np.zeros(item.nnz, dtype=bool) if item.sampled is None else item.sampled for item in tensors]
-            sampled = merge_marks(np.concatenate(marks), coords, self.shape)
-        merged = merge_duplicates(coords, values, self.shape, duplicates)
+            sampled = coo.merge_marks(np.concatenate(marks), coords, self.shape)
+        merged = coo.merge_duplicates(coords, values, self.shape, duplicates)
         return self._with(*merged, rates.pop() if len(rates) == 1 else None, sampled)
 
     def train_test_split(
@@ -514,8 +493,8 @@ class SparseTensor:
         names = column_names(mode_names(self.labels), None)
         k = names.index(mode) if mode in names and not isinstance(mode, bool) else mode
         if not isinstance(k, (int, np.integer)):
-            check_choice("a mode", mode, names)
-        k = check_int("mode", k, 0, len(names) - 1)
+            checks.check_choice("a mode", mode, names)
+        k = checks.check_int("mode", k, 0, len(names) - 1)
         found = self.labels[k]
         return self.coords[:, k] if found is None else found.index.take(self.coords[:, k])
 
@@ -570,8 +549,8 @@ class SparseTensor:
         >>> [len(batch) for batch in tensor.minibatches(3, random_state=0)]
         [3, 1]
         """
-        size = check_int("size", size)
-        order = check_random_state(random_state).permutation(self.nnz) if shuffle else np.arange(self.nnz)
+        size = checks.check_int("size", size)
+        order = checks.check_random_state(random_state).permutation(self.nnz) if shuffle else np.arange(self.nnz)
         return (self.select(order[n : n + size]) for n in range(0, self.nnz, size))
 
     def sample_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
@@ -601,16 +580,16 @@ class SparseTensor:
         >>> tensor.sample_zeros(2, random_state=0).values.tolist()
         [0.0, 0.0]
         """
-        n = check_int("n", n, minimum=0)
-        rng = check_random_state(random_state)
+        n = checks.check_int("n", n, minimum=0)
+        rng = checks.check_random_state(random_state)
         several = isinstance(exclude, (list, tuple)) and any(isinstance(item, SparseTensor) for item in exclude)
         taken = [self.coords]
         for item in exclude if several else [] if exclude is None else [exclude]:
             if hasattr(item, "coords"):
-                check_same_shape(self.shape, item.shape)
+                checks.check_same_shape(self.shape, item.shape)
                 item = item.coords
-            taken.append(check_coords(item, self.shape, name="exclude"))
-        cells, share = sample_free_cells(n, taken, self.shape, rng)
+            taken.append(checks.check_coords(item, self.shape, name="exclude"))
+        cells, share = coo.sample_free_cells(n, taken, self.shape, rng)
         return self._with(cells, np.zeros(n), share or 1.0, np.ones(n, dtype=bool))
 
     def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:

@@ -9,15 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_flag,
-    check_fraction,
-    check_int,
-    check_random_state,
-    fail_value,
-    warn_user,
-)
+from tensorcep.core import checks
 from tensorcep.entries.labels import Labels
 
 Rows = NDArray[np.int64]
@@ -34,15 +26,15 @@ class SplitWay(NamedTuple):
 
 def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
     """Check how entries are to be held out; ``column_of(name)`` gives what the entries have in a mode or column."""
-    check_choice("by", by, WAYS)
+    checks.check_choice("by", by, WAYS)
     if by in ("row", "group") and mode is None:
-        fail_value(f"by={by!r} needs mode=, the mode whose rows are meant, such as the user; give its name.")
+        checks.fail_value(f"by={by!r} needs mode=, the mode whose rows are meant, such as the user; give its name.")
     if by in ("entry", "time") and mode is not None:
-        fail_value(f"mode= is for by='row' and by='group'; got {mode!r} with by={by!r}; leave it out.")
+        checks.fail_value(f"mode= is for by='row' and by='group'; got {mode!r} with by={by!r}; leave it out.")
     if by == "time" and times is None:
-        fail_value("by='time' needs times=: the mode that is the time, or a time for each entry.")
+        checks.fail_value("by='time' needs times=: the mode that is the time, or a time for each entry.")
     if by in ("entry", "group") and times is not None:
-        fail_value(f"times= is for by='time' and by='row'; got it with by={by!r}; leave it out.")
+        checks.fail_value(f"times= is for by='time' and by='row'; got it with by={by!r}; leave it out.")
     rows = None if mode is None else Labels.from_column(column_of(mode))[1]
     if times is None:
         return SplitWay(by, rows, None)
@@ -51,13 +43,15 @@ def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
     column = pd.Series(column_of(times) if is_name else times).reset_index(drop=True)
     n = len(column_of(None))
     if len(column) != n:
-        fail_value(f"times must be as many as the {n} entries; got {len(column)}.")
+        checks.fail_value(f"times must be as many as the {n} entries; got {len(column)}.")
     if column.isna().any():
-        fail_value(f"{what} must not be missing; got none for entry {int(np.argmax(column.isna()))}; leave it out.")
+        checks.fail_value(
+            f"{what} must not be missing; got none for entry {int(np.argmax(column.isna()))}; leave it out."
+        )
     found = _moments_of(column)
     if found is None:
         kinds = "numbers, times, or text such as 2024-01-31 or w12"
-        fail_value(f"{what} must be {kinds}; got {column.iloc[0]!r}; convert them.")
+        checks.fail_value(f"{what} must be {kinds}; got {column.iloc[0]!r}; convert them.")
     return SplitWay(by, rows, np.unique(np.asarray(found), return_inverse=True)[1].ravel().astype(np.int64))
 
 
@@ -95,15 +89,15 @@ def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[
         return np.sort(train), np.sort(held)
     share, count = 0.0, 0
     if isinstance(test_size, (int, np.integer)) and not isinstance(test_size, bool):
-        count = check_int("test_size", test_size)
+        count = checks.check_int("test_size", test_size)
     else:
-        share = check_fraction("test_size", test_size)
+        share = checks.check_fraction("test_size", test_size)
     if way.by == "time":  # the last times: so many, or those whose share of the entries is nearest
         per_time = np.bincount(way.order)
         if len(per_time) < 2:
-            fail_value("by='time' needs entries of at least two times; all have the same.")
+            checks.fail_value("by='time' needs entries of at least two times; all have the same.")
         if count >= len(per_time):
-            fail_value(f"test_size must leave one of the {len(per_time)} times to train on; got {count}.")
+            checks.fail_value(f"test_size must leave one of the {len(per_time)} times to train on; got {count}.")
         if not count:
             after = np.cumsum(per_time[::-1])[:-1]  # entries of the last one, two, ... times
             count = 1 + int(np.argmin(np.abs(after - share * n)))
@@ -111,7 +105,7 @@ def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[
     elif way.by == "group":
         groups = np.arange(way.rows.max() + 1)
         if len(groups) < 2:
-            fail_value("by='group' needs entries of at least two rows; all are of one.")
+            checks.fail_value("by='group' needs entries of at least two rows; all are of one.")
         held = train_test_split(groups, test_size=test_size, random_state=splitter_seed(random_state))[1]
         test = np.isin(way.rows, held)
     else:  # so many of each row, or a share, the last or random ones, but never all of a row
@@ -119,7 +113,7 @@ def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[
         wanted = np.full(len(per_row), count) if count else np.floor(share * per_row + 0.5).astype(np.int64)
         wanted = np.minimum(wanted, per_row - 1) if not count else np.where(per_row > count, count, 0)
         if not wanted.any():
-            fail_value(
+            checks.fail_value(
                 f"no row has enough entries to hold out test_size={count or share:g} of them and to keep one; rows "
                 f"have at most {per_row.max()}, at least {count + 1 if count else 2} are needed."
             )
@@ -130,7 +124,7 @@ def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[
 
 def _places(rows: NDArray[np.int64], order: NDArray[np.int64] | None, random_state: Any) -> NDArray[np.int64]:
     """The place of each entry among those of its row: by time, equal ones as they stand, or else at random."""
-    by = check_random_state(random_state).permutation(len(rows)) if order is None else order
+    by = checks.check_random_state(random_state).permutation(len(rows)) if order is None else order
     sorted_ = np.lexsort((np.arange(len(rows)), by, rows))
     start, place = np.concatenate([[0], np.cumsum(np.bincount(rows))[:-1]]), np.empty(len(rows), dtype=np.int64)
     place[sorted_] = np.arange(len(rows)) - start[rows[sorted_]]
@@ -155,15 +149,13 @@ def folds_by(way: SplitWay, n: int, n_splits: int, random_state: Any, shuffle: b
         deal = _places(way.rows, way.order, seed if way.order is None else None)
         tests = [np.asarray((deal + way.rows) % n_splits == fold) for fold in range(n_splits)]
         if not all(test.any() and not test.all() for test in tests):
-            fail_value(f"n_splits must be at most what the entries of rows can be dealt to; got {n_splits}.")
+            checks.fail_value(f"n_splits must be at most what the entries of rows can be dealt to; got {n_splits}.")
     return [(np.flatnonzero(~test), np.flatnonzero(test)) for test in tests]
 
 
 def splitter_seed(random_state: Any) -> Any:
     """scikit-learn's splitters take no Generator: draw an integer seed from it."""
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**32))
-    return random_state
+    return int(random_state.integers(2**32)) if isinstance(random_state, np.random.Generator) else random_state
 
 
 # Folds of the entries of a tensor: pairs of tensors, and a splitter for scikit-learn's cross-validation.
@@ -176,8 +168,8 @@ class Folds:
     """What `SparseTensor.kfold` returns: an iterable of (train, test) tensors, which scikit-learn takes as `cv`."""
 
     def __init__(self, tensor: Any, n_splits: int, random_state: Any, shuffle: bool, way: SplitWay) -> None:
-        n_splits = check_int("n_splits", n_splits, minimum=2)
-        pairs = folds_by(way, tensor.nnz, n_splits, random_state, check_flag("shuffle", shuffle))
+        n_splits = checks.check_int("n_splits", n_splits, minimum=2)
+        pairs = folds_by(way, tensor.nnz, n_splits, random_state, checks.check_flag("shuffle", shuffle))
         self._tensor = tensor
         self._rows: list[Any] = [tuple(part.astype(FOLD_ROWS) for part in pair) for pair in pairs]
         n = 0  # entries of rows of which their fold trains on none
@@ -189,7 +181,7 @@ class Folds:
                 unseen |= ~seen[tensor.coords[test, k]]
             n += int(unseen.sum())
         if n:
-            warn_user(
+            checks.warn_user(
                 f"{n} of {tensor.nnz} entries would be tested in folds that train on no entry of one of their rows, as "
                 "folds in the order of the entries do; use shuffle=True, unless rows without training entries are "
                 "meant.",
@@ -219,5 +211,5 @@ class Folds:
         """
         n = self._tensor.nnz
         if X is not None and len(X) != n:
-            fail_value(f"these folds are of {n} entries; got {len(X)}; make folds of the tensor that is split.")
+            checks.fail_value(f"these folds are of {n} entries; got {len(X)}; make folds of the tensor that is split.")
         return iter(self._rows)

@@ -45,11 +45,7 @@ FEWEST_LINES = 20
 
 
 def as_frame(X: Any) -> Any:
-    """Return a table as a DataFrame: one of polars or pyarrow, a DataArray of xarray, a list of records; others as is.
-
-    The cells of a DataArray that are not missing are its entries: a column per dimension, in the order of its
-    coordinate, and the column "value".
-    """
+    """Return a table as a DataFrame: one of polars or pyarrow, a DataArray of xarray, a list of records; else as is."""
     if isinstance(X, (SparseTensor, pd.DataFrame)) or (type(X) is np.ndarray and X.dtype.names is None):
         return X
     X, what = _of_pandas(X), ""
@@ -66,7 +62,7 @@ def as_frame(X: Any) -> Any:
         what, instead = "columns by name", "pandas.DataFrame(X)"
     if what:
         raise TypeError(f"X must be a table, a SparseTensor or coordinates; got {what}; pass {instead}.")
-    if is_array_of_cells(X):
+    if is_array_of_cells(X):  # those that are not missing are the entries
         values = np.asarray(X.values, dtype=np.float64)
         at = np.nonzero(np.isfinite(values))
         columns: dict[Any, Any] = {}
@@ -142,10 +138,8 @@ def _modes_of(columns: list[Any], modes: Any, value: Any, named: bool) -> Any:
 
 
 def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
-    """Say which columns that nobody called modes look like none, by their rows, for n entries.
-
-    Those of which something is `known`, by their names or positions, are left alone: a Series may have one entry a row.
-    """
+    """Say which columns that nobody called modes look like none, by their rows, for n entries."""
+    # What is `known` of one, by its name or position, lets it be: a Series may have one entry a row.
     for k, found in enumerate(labels):
         if found is None or n < FEWEST_LINES or (isinstance(known, Mapping) and (k in known or found.name in known)):
             continue
@@ -163,13 +157,11 @@ def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
 
 
 def split_observed(names: list[Any], X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
-    """Cells, and what was observed there or None, of entries that a model whose modes have these names is to judge.
-
-    Of a table a single further column holds the values. One without lines is refused, unless it may be `empty`.
-    """
+    """Cells, and what was observed there or None, of entries that a model whose modes have these names is to judge."""
     X = as_frame(X)
     if isinstance(X, pd.DataFrame) and modes is None and set(names) <= set(X.columns):
         modes, others = names, [name for name in X.columns if name not in names]
+        # A single further column holds the values.
         value = others[0] if y is None and value is UNSAID and len(others) == 1 else value
     X, y = split_given(X, y, modes, value, empty)
     return X, X.values if y is None and isinstance(X, SparseTensor) else y
@@ -185,12 +177,9 @@ def column_apart(X: Any, name: str, column: str) -> tuple[Any, np.ndarray]:
 
 
 def split_given(X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
-    """Cells, and values or None, of what a fit is given that is no file.
-
-    Of a table these are the columns of the modes and the values, or a tensor of counts: `y` has the values where no
-    column does. The modes are by default all columns but `value`, which is None where a line is an event, and else a
-    column or UNSAID.
-    """
+    """Cells, and values or None, of what a fit is given that is no file: of lines to count a tensor."""
+    # The modes of a table are by default all columns but `value`, which is None where a line is an event, and else a
+    # column or UNSAID: `y` has the values where no column does.
     if value is UNSAID and y is None and is_array_of_cells(X):
         value = VALUE_OF_ARRAYS
     X = as_frame(X)
@@ -286,10 +275,7 @@ Coded: TypeAlias = "tuple[tuple[pd.Index, ...], np.ndarray, Any]"
 
 
 def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bool, cluster: Cluster) -> pd.DataFrame:
-    """The lines of a table of Dask, modes as categories: all sorted labels of the table, text by the numbers in it.
-
-    The modes are by default all columns but `value`, which is one where it is `named`.
-    """
+    """The lines of a table of Dask, modes as categories: all sorted labels of the table, text by the numbers in it."""
     modes = list(_modes_of(list(frame.columns), modes, value, named))
     columns = [*modes, value] if named else modes
     check_columns(frame.columns, columns, "X")
@@ -366,11 +352,7 @@ def _recoded(part: Coded, labels: tuple[pd.Index, ...]) -> tuple[np.ndarray, Any
 
 
 def as_matrix(X: Any) -> Any:
-    """Return a matrix with names as a DataFrame, one with masked cells with NaN there, anything else as it is.
-
-    Of an AnnData `X` with its `obs_names` and `var_names` (cells that a sparse one does not store are zeros there), of
-    a DataArray of two dimensions the values with its coordinates, of a table of polars or pyarrow its columns.
-    """
+    """Return a matrix with names as a DataFrame, one with masked cells with NaN there, anything else as it is."""
     if isinstance(X, np.ma.MaskedArray):
         kind = X.dtype.kind
         if np.ma.is_masked(X) and kind not in "fc":  # whole numbers have no NaN
@@ -387,6 +369,7 @@ def as_matrix(X: Any) -> Any:
     if what:
         raise TypeError(f"X must be a matrix; got {what}; pass {instead}.")
     if is_of(X, "anndata") and hasattr(X, "obs_names") and hasattr(X, "var_names"):
+        # Cells that a sparse one does not store are zeros.
         values = X.X.toarray() if sparse.issparse(X.X) else np.asarray(X.X, dtype=np.float64)
         return pd.DataFrame(values, index=pd.Index(X.obs_names), columns=pd.Index(X.var_names))
     if is_array_of_cells(X):

@@ -189,12 +189,9 @@ def root_of(prior_cov: Any, d: int) -> np.ndarray:
 
 
 def gaussian_of(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussian | None:
-    """Return prior times sites, or None where that is not a Gaussian.
-
-    A `rough` one is of single precision where the design has such rows and its precisions do not lie too far apart.
-
-    Source: Minka (2008), eqs 40, 41 and 48, with the prior at N(0, I).
-    """
+    """Return prior times sites, or None where that is not a Gaussian."""
+    # Source: Minka (2008), eqs 40, 41 and 48, with the prior at N(0, I). A `rough` one is of single precision where the
+    # design has such rows and its precisions do not lie too far apart.
     rows, offset = design.rows, design.offset
     if design.vector:
         blocks = (-1, design.k, rows.shape[1])

@@ -179,10 +179,8 @@ def _refine(number: int, factor: Factor, messages: list[Messages], damping: floa
 
 
 def _bethe(graph: list[Factor], joint: list[np.ndarray], marginals: list[np.ndarray]) -> float:
-    """Sum over factors of E[log factor] + entropy, less the entropy of a variable for each factor beyond its first.
-
-    Source: Minka (2001), eqs 11 and 13; Yedidia, Freeman, Weiss (2000).
-    """
+    """Sum over factors of E[log factor] + entropy, less the entropy of a variable for each factor beyond its first."""
+    # Source: Minka (2001), eqs 11 and 13; Yedidia, Freeman, Weiss (2000).
     total = 0.0
     for factor, b in zip(graph, joint, strict=True):
         # 0 log 0 = 0: a state that the table rules out has belief 0

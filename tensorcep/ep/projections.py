@@ -68,11 +68,8 @@ def _end(address, y, theta, f, value, m, v, power, step, one):
 
 @kernel
 def power_tilted(address, y, m, v, theta, power, one):
-    """Return logz, alpha and beta of p(y | f)^power with f ~ N(m, v), for the log likelihood at `address`.
-
-    The trapezoidal rule on an interval around the mode; NaN for a variance that is not positive. `one` is a (4, 1)
-    buffer.
-    """
+    """Return logz, alpha and beta of p(y | f)^power with f ~ N(m, v), for the log likelihood at `address`."""
+    # The trapezoidal rule on an interval around the mode; NaN for a variance not above 0. `one` is a (4, 1) buffer.
     if not v > 0.0:
         return np.nan, np.nan, np.nan
     f, value, scale = _mode(address, y, theta, m, v, power, one)
@@ -144,11 +141,9 @@ class Tilted(NamedTuple):
 
 
 def _span(tilted: Tilted, mean: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends outside of which the density has fallen by FALL nats.
-
-    Log-concave likelihoods fall no slower than the cavity beyond their mode, which lies within sqrt(3) standard
-    deviations of the mean; of an even one the mirror image counts too, where it is not negligible.
-    """
+    """Ends outside of which the density has fallen by FALL nats."""
+    # Log-concave likelihoods fall no slower than the cavity beyond their mode, which lies within sqrt(3) standard
+    # deviations of the mean; of an even one the mirror image counts too, where it is not negligible.
     reach = REACH * np.sqrt(tilted.v) + 2.0 * sd
     both = tilted.log_density(np.stack([mean, -mean], axis=1))
     mirrored = both[:, 1] > both[:, 0] - FALL

@@ -42,13 +42,9 @@ def cavity(f, s, tau, nu, power):
 
 @kernel
 def site_from_tilted(m, v, alpha, beta):
-    """Return tau and nu of the site that turns the cavity N(m, v) into the moments that alpha and beta describe.
-
-    The new variance is v (1 - v beta): the caller checks that v beta < 1.
-
-    Source: Minka (2008), EP: a quick reference, eqs 30 and 31.
-    """
-    left = 1.0 - v * beta
+    """Return tau and nu of the site that turns the cavity N(m, v) into the moments that alpha and beta describe."""
+    # Source: Minka (2008), EP: a quick reference, eqs 30 and 31.
+    left = 1.0 - v * beta  # the new variance over v: the caller checks that v beta < 1
     tau = beta / left
     return tau, alpha / left + m * tau
 

@@ -26,11 +26,9 @@ TOL = 1e-5
 
 
 class Terms:
-    """Likelihood terms of n latent values, whatever these are functions of.
+    """Likelihood terms of n latent values, whatever these are functions of."""
 
-    A `power` of each is refined at a time; a `rule` ("quadrature", "table") projects in the Wasserstein distance.
-    """
-
+    # A `power` of each is refined at a time; a `rule` ("quadrature", "table") projects in the Wasserstein distance.
     def __init__(self, record: Likelihood, y: Any, theta: Any, power: float = 1.0, rule: str | None = None):
         part = "tilted" if power == 1.0 else "loglik"
         if getattr(record, part) is None:
@@ -218,15 +216,12 @@ def cavities(first, last, f, s, term, old, work):
 
 @kernel
 def renew(first, last, f, s, term, old, new, damping, work):
-    """Write the damped new sites first..last from the cavities and the moments in `work`.
-
-    `f` and `s` are mean and variance of each latent value under the posterior. Returns the largest undamped change and
-    the number of sites left as they were, because the cavity or the new posterior would not be a Gaussian. With a power
-    P, (cavity x term^P) gives the site to the power P. For P < 1 the whole step may then leave no Gaussian; the
-    fraction P of it is the new posterior itself, which is one.
-
-    Source: Minka (2008), eqs 22-33; Minka (2004), Power EP, sec. 3.
-    """
+    """Write the damped new sites first..last from the cavities and the moments in `work`."""
+    # `f` and `s` are mean and variance of each latent value under the posterior. Gives the largest undamped change and
+    # the number of sites left as they were, because the cavity or the new posterior would not be a Gaussian.
+    # With a power P, (cavity x term^P) gives the site to the power P. For P < 1 the whole step may then leave no
+    # Gaussian; the fraction P of it is the new posterior itself, which is one.
+    # Source: Minka (2008), eqs 22-33; Minka (2004), Power EP, sec. 3.
     power, worst, skipped = term.power, 0.0, 0
     for j in range(last - first):
         i = first + j
@@ -248,12 +243,8 @@ def renew(first, last, f, s, term, old, new, damping, work):
 
 @kernel
 def sequential_sweep(rows, term, sites, mean, cov, damping, work):
-    """Refine every site once, in order, and the posterior N(mean, cov) of u with each; O(n d^2).
-
-    Returns the largest undamped change and the number of sites left as they were.
-
-    Source: Minka (2008), eqs 44 and 45, for the change of a site's natural parameters.
-    """
+    """Refine every site once, in order, and the posterior N(mean, cov) of u with each; O(n d^2)."""
+    # Gives what `renew` does. Source: Minka (2008), eqs 44 and 45, for the change of a site's natural parameters.
     d = mean.shape[0]
     h, f, s = work.h, work.f, work.s
     worst, skipped = 0.0, 0

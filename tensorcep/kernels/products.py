@@ -57,11 +57,9 @@ def sum_of_products(table, a, b, c, n):
 
 @block_kernel
 def sums_at_cells(draws, used, rows, table, f):
-    """f[s, n] = sum over columns of the product of K rows of draw s, draws (S, n_rows, R), at the cells rows (n, K).
-
-    The rows `used` (u,) of a draw are copied to `table` (u + 2, W), which stays in the cache for all cells; `rows` are
-    places in `used`. Below them lie a row of ones and one of work space; what pads the columns is 0.
-    """
+    """f[s, n] = sum over columns of the product of K rows of draw s, draws (S, n_rows, R), at the cells rows (n, K)."""
+    # The rows `used` (u,) of a draw are copied to `table` (u + 2, W), which stays in the cache for all cells; `rows`
+    # are places in `used`. Below them lie a row of ones and one of work space; what pads the columns is 0.
     S, R = draws.shape[0], draws.shape[2]
     n, K = rows.shape
     ones, work, W = len(used), len(used) + 1, table.shape[1]

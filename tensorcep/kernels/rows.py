@@ -6,14 +6,7 @@ import numpy as np
 
 from tensorcep.core.compile import block_kernel, kernel
 from tensorcep.core.random import normal, start_stream
-from tensorcep.kernels.lanes import (
-    cholesky,
-    invert_triangle,
-    moments,
-    solve_lower,
-    symmetric_times_vector,
-    trace_product,
-)
+from tensorcep.kernels import lanes
 from tensorcep.kernels.slots import LANES, dot, subtract, tile_add, tile_in
 
 # Rows of arrays in lanes: gathered, scattered, and their moments and divergences.
@@ -68,7 +61,7 @@ def row_moments(first, last, Lam, eta, mean, cov, good):
             w[ok, lane] = 1.0
         gather(index, Lam, w, a)
         gather(index, eta, w, t)
-        moments(w, a, t, s, m, vt, inv_diag, ok, R)
+        lanes.moments(w, a, t, s, m, vt, inv_diag, ok, R)
         for lane in range(min(LANES, last - block)):
             i = block + lane
             good[i] = w[ok, lane]
@@ -91,7 +84,7 @@ def row_log_dets(first, last, cov, out):
             index[lane] = min(block + lane, last - 1)
             w[ok, lane] = 1.0
         gather(index, cov, w, 0)
-        cholesky(w, 0, inv_diag, ok, R)
+        lanes.cholesky(w, 0, inv_diag, ok, R)
         for lane in range(min(LANES, last - block)):
             total = 0.0
             for r in range(R):
@@ -140,10 +133,8 @@ def squares_left(first, last, Lam, eta, x, out):
 
 @kernel
 def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
-    """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov.
-
-    The prior itself gives log|prior_Lam_i| / 2. The last lines of prior_Lam and prior_mean serve the rows beyond them.
-    """
+    """out[i] = KL(row i | prior) + log|prior_Lam_i| / 2 for rows first:last, which hold Lam, mean and cov."""
+    # The last lines of prior_Lam and prior_mean serve the rows beyond them.
     R, P = rows.mean.shape[1], rows.Lam.shape[1]
     a, b, s, d, t, inv_diag, ok = 0, P, 2 * P, 3 * P, 3 * P + R, 3 * P + 2 * R, 3 * P + 3 * R
     w = np.zeros((ok + 3, LANES))
@@ -160,9 +151,9 @@ def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
             line[lane] = min(index[lane], len(prior_mean) - 1)
         gather(line, prior_mean, w, t)
         subtract(w, d, d, t, R)
-        cholesky(w, a, inv_diag, ok, R)
-        trace_product(w, b, s, ok + 1, R)
-        symmetric_times_vector(w, b, d, t, R)
+        lanes.cholesky(w, a, inv_diag, ok, R)
+        lanes.trace_product(w, b, s, ok + 1, R)
+        lanes.symmetric_times_vector(w, b, d, t, R)
         dot(w, ok + 2, d, t, R)
         for lane in range(min(LANES, last - block)):
             total = 0.5 * (w[ok + 1, lane] + w[ok + 2, lane] - R)
@@ -176,11 +167,8 @@ def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
 
 @kernel
 def draw_rows(first, last, line, Lam, eta, seed, sweep, out, good):
-    """out[i] ~ N(Lam_j^-1 eta_i, Lam_j^-1), j = line[i], for the blocks of LANES rows first:last.
-
-    With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite. Blocks whose rows
-    share a line with those before them take their factors.
-    """
+    """out[i] ~ N(Lam_j^-1 eta_i, Lam_j^-1), j = line[i], for the blocks of LANES rows first:last."""
+    # With Lam = L L' the draw is L^-T (L^-1 eta + z). good[i] = 0 where Lam is not positive definite.
     n, R = eta.shape
     P = Lam.shape[1]
     a, t, inv_diag, vt = 0, P, P + R, P + 2 * R
@@ -202,10 +190,10 @@ def draw_rows(first, last, line, Lam, eta, seed, sweep, out, good):
                 w[ok, lane] = 1.0
                 for p in range(P):
                     w[a + p, lane] = Lam[j, p]
-            cholesky(w, a, inv_diag, ok, R)
-            invert_triangle(w, a, inv_diag, vt, R)
+            lanes.cholesky(w, a, inv_diag, ok, R)
+            lanes.invert_triangle(w, a, inv_diag, vt, R)
             known = low if low == high else -1
-        solve_lower(w, a, inv_diag, t, R)
+        lanes.solve_lower(w, a, inv_diag, t, R)
         for lane in range(LANES):
             for k in range(R):
                 w[t + k, lane] += normal(s)

@@ -25,11 +25,9 @@ CACHE_LINE = 64
 
 
 def lane_zeros(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
-    """Zeros that start on a cache line, of shape (..., LANES): slots that straddle lines cost half as much again.
-
-    Filled, not calloc'ed: numpy asks for huge pages only for memory that it does not get zeroed, and first touches of
-    small pages cost more than a sweep.
-    """
+    """Zeros that start on a cache line, of shape (..., LANES): slots that straddle lines cost half as much again."""
+    # Filled, not calloc'ed: numpy asks for huge pages only for memory that it does not get zeroed, and first touches of
+    # small pages cost more than a sweep.
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.empty(size + CACHE_LINE, dtype=np.uint8)
     raw.fill(0)

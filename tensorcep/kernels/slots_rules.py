@@ -140,10 +140,8 @@ def _dot_then(result: Emit) -> Emit:
 
 
 def _pair_then(result: Emit) -> Emit:
-    """Emit `_dot_then` for two results that share the operand x.
-
-    Loading x once for two sums is worth a quarter of the time: the loads, not the multiply-adds, are the limit.
-    """
+    """Emit `_dot_then` for two results that share the operand x."""
+    # Loading x once for two sums is worth a quarter of the time: the loads, not the multiply-adds, are the limit.
 
     def emit(builder: Any, n: Any, o1: Any, o2: Any, x: Any, y1: Any, y2: Any, d: Any = None) -> None:
         for out, dot in zip((o1, o2), _dots(builder, n, x, y1, y2), strict=True):

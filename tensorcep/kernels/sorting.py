@@ -30,12 +30,10 @@ def sort_lines(lines, c, start, out):
 
 @block_kernel
 def lay_out(lines, first, values, rows, y, permutation):
-    """Rows, values and places of entries in lanes (see `tensorcep.cp.model.entries.Entries`).
-
-    Sorted ``lines`` (N, K + 1) hold their coordinates and their places among ``values``; ``first`` the first packed row
-    of each mode. ``y`` may lie where the lines do, from the same byte on, if these have 12 bytes or more: a value is
-    written where lines were read already.
-    """
+    """Rows, values and places of entries in lanes (see `tensorcep.cp.model.entries.Entries`)."""
+    # Sorted ``lines`` (N, K + 1) hold their coordinates and their places among ``values``; ``first`` the first packed
+    # row of each mode. ``y`` may lie where the lines do, from the same byte on, if these have 12 bytes or more: a value
+    # is written where lines were read already.
     N, K = len(lines), rows.shape[1]
     for b in range(len(rows)):
         n = b * LANES
@@ -51,10 +49,8 @@ def lay_out(lines, first, values, rows, y, permutation):
 
 @block_kernel
 def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
-    """The entries of every row of the modes first:last, by stable counting (`cp.model.entries.EntriesByRow`).
-
-    ``late`` (N,) is 1 for entries that come last in their rows; ``end`` (n_rows, 2), zeros, tells where each part ends.
-    """
+    """The entries of every row of the modes first:last, by stable counting (`cp.model.entries.EntriesByRow`)."""
+    # ``late`` (N,) is 1 for entries that come last in their rows; ``end`` (n_rows, 2), zeros, where each part ends.
     N, K = len(late), rows.shape[1]
     for k in range(first, last):
         for b in range(len(rows)):
@@ -82,10 +78,8 @@ def list_rows(first, last, rows, offsets, late, y, end, entry, value, others):
 
 @block_kernel
 def seen_before(numbers, shift, marks, found):
-    """How many of the numbers (N,) may have occurred before, which ``found`` (N + 1,) begins with: all that have, too.
-
-    ``marks`` (M,) uint64 holds zeros: a bit for each of 64 M = 2^(64 - shift) hashes.
-    """
+    """How many of numbers (N,) may have occurred before, which ``found`` (N + 1,) begins with: all that have, too."""
+    # ``marks`` (M,) uint64 holds zeros: a bit for each of 64 M = 2^(64 - shift) hashes.
     n = 0
     for i in range(len(numbers)):
         place = (np.uint64(numbers[i]) * FIRST_FACTOR) >> shift
@@ -132,11 +126,8 @@ def number_lines(columns: np.ndarray, spare: int = 0) -> np.ndarray:
 
 @kernel
 def best_of_rows(first, last, scores, start, stop, left_out, best):
-    """best[i] = the columns of the largest scores of row i, the largest first, for rows first:last; -1 for no more.
-
-    The columns left_out[start[i]:stop[i]] of row i do not count: their scores become -inf. Of equal scores the first
-    wins.
-    """
+    """best[i] = the columns of the largest scores of row i, the largest first, for rows first:last; -1 for no more."""
+    # The columns left_out[start[i]:stop[i]] of row i do not count. Of equal scores the first wins.
     n = best.shape[1]
     top = np.empty(n)
     for i in range(first, last):

@@ -86,10 +86,7 @@ def _on_workers(data: Data, ranks: list[int], patience: int, cluster: Cluster) -
 
 
 def _tell(caught: Sequence[warnings.WarningMessage], n_ranks: int, n_folds: int) -> None:
-    """Sum up the warnings of all fits: convergence and unseen rows in a line each, any other sentence once.
-
-    What else a fit says of its health, its score says too.
-    """
+    """Sum up the warnings of all fits: convergence and unseen rows in a line each, any other sentence once."""
     slow = sum(STOPPED in str(item.message) for item in caught)
     if slow:
         text = f"{slow} of {n_ranks * n_folds} fits stopped before they converged; increase max_iter, or raise tol."
@@ -98,6 +95,7 @@ def _tell(caught: Sequence[warnings.WarningMessage], n_ranks: int, n_folds: int)
     if unseen:
         text = f"{unseen // n_ranks} of {n_folds} folds hold out entries of rows without training entries there"
         warn_user(f"{text}; those rows are predicted from their prior.", UserWarning)
+    # What else a fit says of its health, its score says too.
     rest = {
         str(item.message): item.category
         for item in caught
@@ -314,8 +312,7 @@ def folds_of(cv: Any, coords: np.ndarray, values: np.ndarray, random_state: Any)
     """Training and held-out positions of each fold, two folds at least."""
     if isinstance(cv, (int, np.integer)):
         n = check_int("cv", cv, 2, len(values))
-        seed = int(check_random_state(random_state).integers(2**31))
-        cv = KFold(n, shuffle=True, random_state=seed)
+        cv = KFold(n, shuffle=True, random_state=int(check_random_state(random_state).integers(2**31)))
     folds = [(np.asarray(kept), np.asarray(held)) for kept, held in check_cv(cv).split(coords, values)]
     if len(folds) < 2 or any(len(kept) == 0 or len(held) == 0 for kept, held in folds):
         fail_value(f"cv must give two folds or more, with entries to fit and to hold out in each; got {len(folds)}.")

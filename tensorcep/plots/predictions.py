@@ -11,15 +11,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import (
-    check_fraction,
-    check_int,
-    check_matrix,
-    check_not_empty,
-    check_positive,
-    check_vectors,
-    fail_value,
-)
+from tensorcep.core import checks
 from tensorcep.core.packing import offsets
 from tensorcep.cp.inputs.coordinates import mode_of, names_of
 from tensorcep.metrics import Bins, reliability_curve
@@ -58,12 +50,14 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     places: Any = np.arange(part.shape[k]) if part.labels[k] is None else places_in_order(part.labels[k])
     places = part.times[k] if places is None else places
     if places is None:
-        fail_value(f"plot_series needs an ordered mode; the labels of mode {name!r} have no order.")
+        checks.fail_value(f"plot_series needs an ordered mode; the labels of mode {name!r} have no order.")
     table = model.components(mode, coverage)
-    chosen = int(table["component"].iloc[0]) if component is None else check_int("component", component, 0)
+    chosen = int(table["component"].iloc[0]) if component is None else checks.check_int("component", component, 0)
     own = table[table["component"] == chosen]
     if own.empty:
-        fail_value(f"component must be one of {table['component'].unique().tolist()}, of mode {name!r}; got {chosen}.")
+        checks.fail_value(
+            f"component must be one of {table['component'].unique().tolist()}, of mode {name!r}; got {chosen}."
+        )
     seen, order = model.posterior_.seen[slice(*offsets(model.shape_)[k : k + 2])], np.argsort(places, kind="stable")
     mean, lower, upper = (own[column].to_numpy()[order] for column in ("mean", "lower", "upper"))
     x, seen, ax = places[order], seen[order], axes_of(ax)
@@ -113,13 +107,15 @@ def plot_decision(
     >>> plots.plot_decision(model, X, y, n_grid=5, ax=Figure().subplots()).get_xlabel()
     'feature 0'
     """
-    X, y = check_matrix("X", X), np.asarray(y)
-    check_fraction("coverage", coverage)
-    check_int("n_grid", n_grid, 2)
+    X, y = checks.check_matrix("X", X), np.asarray(y)
+    checks.check_fraction("coverage", coverage)
+    checks.check_int("n_grid", n_grid, 2)
     if X.shape[1] != 2 or len(model.classes_) != 2:
-        fail_value(f"X must have two features, and the model two classes; got {X.shape[1]} and {len(model.classes_)}.")
+        checks.fail_value(
+            f"X must have two features, and the model two classes; got {X.shape[1]} and {len(model.classes_)}."
+        )
     if y.shape != (len(X),):
-        fail_value(f"y must hold one label for each of the {len(X)} rows of X; got shape {y.shape}.")
+        checks.fail_value(f"y must hold one label for each of the {len(X)} rows of X; got shape {y.shape}.")
     low, high = X.min(axis=0), X.max(axis=0)
     edge = MARGIN * np.where(high > low, high - low, 1.0)
     sides = [np.linspace(a, b, n_grid) for a, b in zip(low - edge, high + edge, strict=True)]
@@ -170,11 +166,11 @@ def plot_rate(
     >>> plots.plot_rate(model, X, y, n_grid=5, ax=Figure().subplots()).get_title()
     'Rate of counts'
     """
-    X = check_matrix("X", X)
-    check_fraction("coverage", coverage)
-    check_int("n_grid", n_grid, 2)
+    X = checks.check_matrix("X", X)
+    checks.check_fraction("coverage", coverage)
+    checks.check_int("n_grid", n_grid, 2)
     if X.shape[1] != 1:
-        fail_value(f"X must have one feature to draw a rate over it; got {X.shape[1]}.")
+        checks.fail_value(f"X must have one feature to draw a rate over it; got {X.shape[1]}.")
     grid = np.linspace(X.min(), X.max(), n_grid)[:, None]
     band = model.predict_interval(grid, coverage, of="rate")
     ax = axes_of(ax)
@@ -184,7 +180,7 @@ def plot_rate(
     if y is not None:
         y = np.asarray(y, dtype=np.float64)
         if y.shape != (len(X),):
-            fail_value(f"y must hold one count for each of the {len(X)} rows of X; got shape {y.shape}.")
+            checks.fail_value(f"y must hold one count for each of the {len(X)} rows of X; got shape {y.shape}.")
         ax.vlines(X[:, 0], 0.0, y, color=GUIDE, linewidth=0.8)
         ax.plot(X[:, 0], y, "o", color=ACCENT, markersize=3, label="counts")
     ax.set_ylim(bottom=0.0)
@@ -226,17 +222,17 @@ def plot_predictions(
     >>> plots.plot_predictions([1.0, 2.0], [1.1, 1.8], [0.2, 0.2], ax=Figure().subplots()).get_xlabel()
     'observed'
     """
-    y, mean = check_vectors(y=y, mean=mean)
-    coverage = check_fraction("coverage", coverage)
+    y, mean = checks.check_vectors(y=y, mean=mean)
+    coverage = checks.check_fraction("coverage", coverage)
     if intervals is not None:
         lower, upper = _checked_ends("intervals", intervals, y).T
     elif sd is None:
-        fail_value("sd is needed where no intervals are given; pass one of the two.")
+        checks.fail_value("sd is needed where no intervals are given; pass one of the two.")
     else:
-        _, sd = check_vectors(y=y, sd=sd)
-        half = ndtri(0.5 + 0.5 * coverage) * check_positive("sd", sd)
+        _, sd = checks.check_vectors(y=y, sd=sd)
+        half = ndtri(0.5 + 0.5 * coverage) * checks.check_positive("sd", sd)
         lower, upper = mean - half, mean + half
-    n_bars = min(check_int("n_bars", n_bars, 0), y.size)
+    n_bars = min(checks.check_int("n_bars", n_bars, 0), y.size)
     ax = axes_of(ax)
     ends = [min(y.min(), mean.min()), max(y.max(), mean.max())]
     ax.plot(ends, ends, color=GUIDE, linewidth=1, label="predicted = observed")
@@ -258,7 +254,7 @@ def _checked_ends(name: str, ends: ArrayLike, y: np.ndarray) -> np.ndarray:
     """Ends (N, 2) of the intervals of all values."""
     ends = np.asarray(ends, dtype=np.float64)
     if ends.shape != (y.size, 2):
-        fail_value(f"{name} must have shape ({y.size}, 2); got {ends.shape}.")
+        checks.fail_value(f"{name} must have shape ({y.size}, 2); got {ends.shape}.")
     return ends
 
 
@@ -334,9 +330,9 @@ def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any
     >>> plots.plot_coverage([1.0, 2.0], {0.5: [[0.5, 1.5], [2.5, 3.5]]}, ax=Figure().subplots()).get_title()
     'Coverage of intervals'
     """
-    (y,) = check_vectors(y=y)
-    check_not_empty(len(intervals), "intervals")
-    levels = np.array(sorted(check_fraction("a level of intervals", level) for level in intervals))
+    (y,) = checks.check_vectors(y=y)
+    checks.check_not_empty(len(intervals), "intervals")
+    levels = np.array(sorted(checks.check_fraction("a level of intervals", level) for level in intervals))
     shares = []
     for level in levels:
         ends = _checked_ends(f"intervals[{level:g}]", intervals[level], y)

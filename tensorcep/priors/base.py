@@ -41,16 +41,12 @@ class RowSites(NamedTuple):
 
 
 class ModePrior(NamedTuple):
-    """One Gaussian prior for the rows of each mode, where it was learned: mean (K, R) and precision (K, R, R).
+    """One Gaussian prior for the rows of each mode, where it was learned."""
 
-    The mean is that of a row without features; `slopes` has an item for each mode where a mode has some. Of a series
-    both are those of a row far from others; `drifts` has an item for each mode where a mode is one.
-    """
-
-    mean: Annotated[np.ndarray, Sized("K R")]
+    mean: Annotated[np.ndarray, Sized("K R")]  # of a row without features; of a series that of a row far from others
     precision: Annotated[np.ndarray, Sized("K R R")]
-    slopes: tuple[Slopes | None, ...] = ()
-    drifts: tuple[Drift | None, ...] = ()
+    slopes: tuple[Slopes | None, ...] = ()  # an item for each mode where a mode has some
+    drifts: tuple[Drift | None, ...] = ()  # an item for each mode where a mode is a series
 
 
 class Coupled(NamedTuple):

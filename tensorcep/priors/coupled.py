@@ -122,12 +122,10 @@ class Chain(NamedTuple):
         return Lam[:, f[i] * (f[i] + 1) // 2 + f[j]], eta[:, f]
 
     def rows(self, clock: Known, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Packed precisions and natural means, in the free columns, of all rows of a mode, of which entries say these.
-
-        Rows of which they say nothing are forecast. Where columns are independent of each other by approximation, what
-        the others say of each column by itself stands beside what entries say: no more of a batch's messages can be
-        taken off. FloatingPointError is raised where the joint precision is not positive definite.
-        """
+        """Packed precisions and natural means, in the free columns, of all rows of a mode, given what entries say."""
+        # Rows of which they say nothing are forecast. Where columns are independent of each other by approximation,
+        # what the others say of each column by itself stands beside what entries say: no more of a batch's messages can
+        # be taken off. FloatingPointError is raised where the joint precision is not positive definite.
         told, eta = self.in_free(Lam, eta)
         if isinstance(clock, Net):
             found = gmrf.moments_at(clock, self, told, eta)

@@ -16,10 +16,7 @@ from tensorcep.priors.ou_process import SAME_TIME, Near, neighbours, weights
 
 
 class Deviations(NamedTuple):
-    """How each row of a mode deviates along the axis of another: a number for every pair of rows that occurs.
-
-    It is added to the latent value, and an Ornstein-Uhlenbeck process about 0 along the axis, in each of C components.
-    """
+    """How each row of a mode deviates along the axis of another: a number for every pair of rows that occurs."""
 
     modes: tuple[int, int]  # the mode whose rows deviate, and the one that is a series
     first: tuple[int, int]  # their first packed rows
@@ -28,6 +25,7 @@ class Deviations(NamedTuple):
     row: Annotated[np.ndarray, Sized("p", "i")]
     time: Annotated[np.ndarray, Sized("p")]
     times: Annotated[np.ndarray, Sized("_")]  # (m,): the times of the rows of the series
+    # Is added to the latent value, and an Ornstein-Uhlenbeck process about 0 along the axis, in each of C components
     mean: Annotated[np.ndarray, Sized("c p")]
     variance: Annotated[np.ndarray, Sized("c p")] | None  # (C, p); None where components are draws
     # Of the processes

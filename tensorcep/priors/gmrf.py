@@ -280,11 +280,9 @@ class Gap(NamedTuple):
 
 
 def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.ndarray) -> tuple[Any, ...]:
-    """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out.
-
-    Gives the rows that are left, ascending, (n,); edges among these, left < right, by left, (E,) and (E,); `rest`
-    (L, n) and weights (L, E); and the rows that were integrated out, of x = y / scale (L, N), in order.
-    """
+    """The precision I + g L of y, for each multiple g (L,), with rows that are not `seen` (n,) integrated out."""
+    # Gives the rows that are left, ascending, (n,); edges among these, left < right, by left, (E,) and (E,); `rest`
+    # (L, n) and weights (L, E); and the rows that were integrated out, of x = y / scale (L, N), in order.
     L, n = len(multiples), net.n
     if seen.all():
         return np.arange(n), net.left, net.right, np.ones((L, n)), multiples[:, None] * net.weight, []
@@ -329,10 +327,8 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
 
 
 def draw_gaps(gaps: list[Gap], rows: np.ndarray, which: np.ndarray, level: np.ndarray, noise: np.ndarray) -> None:
-    """Draw the rows that were integrated out, together, in place in `rows` (S, N, R).
-
-    In each draw a column has length number `which`, `level` (S, R) and `noise` (S, u, R), divided by the root of lam.
-    """
+    """Draw the rows that were integrated out, together, in place in `rows` (S, N, R)."""
+    # In each draw a column has length number `which`, `level` (S, R) and `noise` (S, u, R), divided by the root of lam.
     for i in range(len(gaps) - 1, -1, -1):
         row, others, share, spread = gaps[i]
         found = np.sqrt(spread)[which] * noise[:, i]

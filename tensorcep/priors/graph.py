@@ -210,11 +210,9 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
 
 
 def warn_of_nodes(known: Net, mode: Mode, seen: np.ndarray) -> None:
-    """Say which nodes that are no rows with entries look misspelt.
-
-    That is where others with entries, (n,) bool, have no edge, or one of them is a node's but for case and spaces.
-    Others are rows to predict, or groups of a taxonomy. Nodes become rows by their labels alone.
-    """
+    """Say which nodes that are no rows with entries look misspelt."""
+    # That is where others with entries, (n,) bool, have no edge, or one of them is a node's but for case and spaces.
+    # Others are rows to predict, or groups of a taxonomy. Nodes become rows by their labels alone.
     degree = np.bincount(np.append(known.left, known.right), minlength=known.n)
     lacking, added = seen & (degree == 0), ~seen & (degree > 0)
     if mode.labels is None or not added.any():

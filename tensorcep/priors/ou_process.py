@@ -172,10 +172,7 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
 
 
 def in_time(clock: Clock, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """The order of rows (n,) by groups and times, their times, how far each is from the next, and whether on a circle.
-
-    Rows of two groups are infinitely far apart; on a circle the last distance is that of the last row and the first.
-    """
+    """The order of rows (n,) by groups and times, their times, how far each is from the next; whether on a circle."""
     group = clock.groups[rows] if len(clock.groups) else np.zeros(len(rows), dtype=np.int64)
     order = np.lexsort((clock.times[rows], group))
     group, times, closed = group[order], clock.times[rows[order]], clock.circle > 0.0 and len(rows) > 2
@@ -296,10 +293,8 @@ def table(of: Any, sums: tuple[np.ndarray, np.ndarray], rate: np.ndarray) -> Ser
 
 
 def levels(of: Any, known: SeriesTable, shares: np.ndarray, noise: Any = None) -> np.ndarray:
-    """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D).
-
-    The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
-    """
+    """Levels of all phases summed over strengths with weights `shares` (L, S, D), for each length: (L, 1 + P, D)."""
+    # The first is mu, the others those of the season. `noise` (L, D), (L, P, D) is added to what each varies by.
     kept = of.values[:, None, :] + of.strengths[:, None]
     season = np.einsum("lsd,lsp->lpd", shares, 1.0 / kept) * known.season
     if noise is not None:

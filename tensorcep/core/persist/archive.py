@@ -118,11 +118,8 @@ Path = str | os.PathLike[str]
 
 
 def write_archive(path: Path, kind: str, version: int, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Write an .npz of plain arrays and a JSON header that says what the file is; nothing in it is pickled.
-
-    `kind` is what the file holds, for instance "tensorcep.tensor", `version` that of the layout; `read_archive` refuses
-    newer ones. The header, which JSON can hold, gains the keys "kind", "version" and "checksum".
-    """
+    """Write an .npz of plain arrays and a JSON header that says what the file is; nothing in it is pickled."""
+    # `kind` is what it holds ("tensorcep.tensor"), `version` that of the layout; `read_archive` refuses newer ones.
     for name, array in arrays.items():
         if np.asarray(array).dtype.hasobject:
             what = f"array {name!r} holds Python objects"
@@ -176,8 +173,7 @@ def archive_kind(path: str | os.PathLike[str]) -> str | None:
     if not os.path.isfile(text):
         return None
     with contextlib.suppress(*DAMAGE), open(text, "rb") as handle:
-        header = _json(read_members(handle, (HEADER,))[HEADER])
-        return str(header["kind"])
+        return str(_json(read_members(handle, (HEADER,))[HEADER])["kind"])
     return None
 
 
@@ -222,11 +218,8 @@ DAMAGE += (AttributeError, KeyError, OSError, OverflowError, RuntimeError, Synta
 
 
 def read_members(handle: BinaryIO, wanted: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz archive by name: all of them, or those that are wanted and there; else one of DAMAGE.
-
-    Nothing in it is unpickled, and no memory is taken for what the archive does not hold. Members must not be
-    compressed, as those of `write_archive` are not.
-    """
+    """The arrays of an .npz archive by name: all of them, or those that are wanted and there; else one of DAMAGE."""
+    # Nothing in it is unpickled, and no memory is taken for what the archive does not hold.
     size = os.fstat(handle.fileno()).st_size
     with zipfile.ZipFile(handle) as archive:
         members = archive.infolist()

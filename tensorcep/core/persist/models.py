@@ -42,11 +42,9 @@ Reader = Callable[[StoredModel], Any]
 
 
 def write_model(path: Path, model: Any, fitted: Any, extra: Mapping[str, Any] | None = None, *, read: Reader) -> None:
-    """Write a fitted estimator: its class, the parameters that JSON can hold, and a record or dict of what was fitted.
-
-    `extra` are further fields of the header, `read` what a load reads the file with: it is tried on what is to be
-    written, and what it would refuse is refused, so that an earlier file at `path` is as it was.
-    """
+    """Write a fitted estimator: its class, the parameters that JSON can hold, a record or dict of what was fitted."""
+    # `extra` are further fields of the header. `read`, as a load does, is tried on what is to be written: what it would
+    # refuse is refused, so that an earlier file at `path` is as it was.
     params = {}
     for name, value in model.get_params(deep=False).items():
         with contextlib.suppress(TypeError):  # those that are no plain values or dataclasses have done their work

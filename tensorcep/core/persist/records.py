@@ -22,16 +22,12 @@ TYPES = {"f": "f4 f8", "i": "i4 i8", "b": "b1", "n": "f4 f8 i4 i8 b1"}
 
 
 class Sized(NamedTuple):
-    """Of an array field: names of its sizes, as in "n R", and the kind of its items, of `KINDS`.
+    """Of an array field: names of its sizes, as in "n R", and the kind of its items, of `KINDS`."""
 
-    Real numbers must be finite, those of a trace (kind "n") need not be.
-
-    A record gives numbers to names by a method ``dims()``, for itself and for the records that it holds; a name without
-    a number means the same size in all fields of a record, and "_" any size.
-    """
-
+    # A record gives numbers to names by a method ``dims()``, for itself and for the records that it holds; a name
+    # without a number means the same size in all fields of a record, and "_" any size.
     names: str
-    kind: str = "f"
+    kind: str = "f"  # real numbers must be finite, those of a trace (kind "n") need not be
 
 
 def tree_of(value: Any, records: bool = True) -> Any:

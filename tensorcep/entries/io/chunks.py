@@ -22,43 +22,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.io import mmread
 
+from tensorcep.core import checks
 from tensorcep.core.arrays import concatenated
-from tensorcep.core.checks import (
-    INT64_MAX,
-    check_choice,
-    check_file,
-    check_int,
-    check_shape,
-    check_sizes,
-    fail_value,
-    optional_module,
-    reason_of,
-)
+from tensorcep.entries.io import schema
 from tensorcep.entries.io.lines import STDIN, check_seekable, number_in, open_binary
-from tensorcep.entries.io.schema import (
-    LAST,
-    MISSING,
-    MOST_ROWS,
-    START,
-    TOO_MANY,
-    BadLine,
-    Chunk,
-    ChunkReader,
-    Position,
-    Schema,
-    TextLayout,
-    as_objects,
-    as_texts,
-    check_defaults,
-    check_schema,
-    chosen_columns,
-    chunk_of,
-    format_of,
-    is_of_entries,
-    layout_of,
-    refuse,
-    rows_of,
-)
 from tensorcep.entries.io.text import OF_STREAM, TextReader, open_text
 from tensorcep.entries.labels import Labels, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -70,11 +37,11 @@ LINES = 1 << 17  # that are read at a time
 
 @contextlib.contextmanager
 def _explained(path: str) -> Iterator[None]:
-    arrow = optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
+    arrow = checks.optional_module("pyarrow", "reading parquet files", "'tensorcep[parquet]'")
     try:
         yield
     except (arrow.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        reason = reason_of(error)
+        reason = checks.reason_of(error)
         raise ValueError(f"'{path}' is not a parquet file or is damaged ({reason}); write it again.") from error
 
 
@@ -90,7 +57,7 @@ class ParquetFile:
     def __init__(self, path: str) -> None:
         self._path = path
         with _explained(path):
-            parquet = optional_module("pyarrow.parquet", "reading parquet files", "'tensorcep[parquet]'")
+            parquet = checks.optional_module("pyarrow.parquet", "reading parquet files", "'tensorcep[parquet]'")
             self._data = parquet.ParquetFile(path)
             self.names = list(_flat(self._data.schema_arrow.empty_table().to_pandas()).columns)
 
@@ -112,14 +79,16 @@ class ParquetFile:
                 yield left
 
 
-class ParquetReader(ChunkReader):
+class ParquetReader(schema.ChunkReader):
     """The entries of a parquet file from a position on."""
 
-    def __init__(self, path: str, how: Schema, start: Position, bad_line: BadLine, rows: int | None = None) -> None:
+    def __init__(
+        self, path: str, how: schema.Schema, start: schema.Position, bad_line: schema.BadLine, rows: int | None = None
+    ) -> None:
         super().__init__(start)
         self._path, self._bad_line, self._how = path, bad_line, how
         file = ParquetFile(path)
-        modes, self.value_name = chosen_columns(path, file.names, how)
+        modes, self.value_name = schema.chosen_columns(path, file.names, how)
         self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
         self._frames = file.frames(self._columns, rows, start.line)
@@ -137,7 +106,7 @@ class ParquetReader(ChunkReader):
             self._set(chunk, len(frame))
         return True
 
-    def _chunk_of(self, frame: pd.DataFrame, objects: bool) -> Chunk | None:
+    def _chunk_of(self, frame: pd.DataFrame, objects: bool) -> schema.Chunk | None:
         """Return the entries of some rows; None where some must be looked at one by one."""
         how, lines = self._how, None
         if how.drop_missing and self.value_name is not None:
@@ -151,10 +120,10 @@ class ParquetReader(ChunkReader):
                 is_object = column.dtype == object
                 if column.isna().any() or (is_object and not all(isinstance(cell, Hashable) for cell in column)):
                     return None
-                columns.append(as_objects(column) if objects else column)
+                columns.append(schema.as_objects(column) if objects else column)
                 continue
             found = column.to_numpy()
-            rows = rows_of(found, how.index_base) if found.dtype.kind in "iu" else None
+            rows = schema.rows_of(found, how.index_base) if found.dtype.kind in "iu" else None
             if rows is None:
                 return None
             columns.append(rows)
@@ -163,38 +132,38 @@ class ParquetReader(ChunkReader):
         numbers = list(extras.values())
         if not (how.words and self.value_name is not None):
             numbers.append(values)
-        elif values.dtype != object or not all(isinstance(cell, str) and cell not in MISSING for cell in values):
+        elif values.dtype != object or not all(isinstance(cell, str) and cell not in schema.MISSING for cell in values):
             return None
         if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
             return None
         extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
         values = values if how.words else np.asarray(values, dtype=np.float64)
-        return Chunk(tuple(columns), values, extras, lines=lines)
+        return schema.Chunk(tuple(columns), values, extras, lines=lines)
 
-    def _one_by_one(self, count: int | None) -> Chunk | None:
+    def _one_by_one(self, count: int | None) -> schema.Chunk | None:
         rows = list(self._rows if count is None else itertools.islice(self._rows, count))
         if not rows:
             return None
         how, (file, line) = self._how, self._position
-        self._position = Position(file, line + len(rows))
+        self._position = schema.Position(file, line + len(rows))
         n_modes, n_extras = len(self._names), len(how.extras)
         entries = list[list[Any]]()
         for number, row in enumerate(rows, line + 1):
             modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0
             if self.value_name is not None:
                 value = row[-1]
-                if how.drop_missing and (pd.isna(value) or (how.words and value in MISSING)):
+                if how.drop_missing and (pd.isna(value) or (how.words and value in schema.MISSING)):
                     continue
             found = map(_value_problem, extras if how.words else [*extras, value])
             problem = _label_problem(modes, self.mode_names, how.index_base) or next(filter(None, found), None)
-            if problem is None and how.words and (not isinstance(value, str) or value in MISSING):
+            if problem is None and how.words and (not isinstance(value, str) or value in schema.MISSING):
                 problem = f"has the value {value!r}, which is no word as in other lines; mend it"
             if problem is None:
                 rows_or_labels = [cell - how.index_base for cell in modes] if how.labels is False else modes
                 entries.append([*rows_or_labels, *map(float, extras), value if how.words else float(value)])
             else:
                 self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
-        return chunk_of(entries, self.mode_names, how, self._position)
+        return schema.chunk_of(entries, self.mode_names, how, self._position)
 
 
 def _label_problem(cells: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
@@ -209,10 +178,10 @@ def _label_problem(cells: Sequence[Any], names: Sequence[Any], base: int) -> str
             return f"has the index {cell!r}, but indices are integers that count from {base}; mend it"
         if cell < base:
             return "has the index 0, but indices count from 1; pass index_base=0 if this file counts from 0"
-        if cell - base >= INT64_MAX:
+        if cell - base >= checks.INT64_MAX:
             return f"has the index {cell!r}, which is larger than 64 bits hold; mend it"
-        if cell - base >= MOST_ROWS:
-            return f"has the index {cell!r}; {TOO_MANY}"
+        if cell - base >= schema.MOST_ROWS:
+            return f"has the index {cell!r}; {schema.TOO_MANY}"
     return None
 
 
@@ -226,22 +195,22 @@ def _value_problem(cell: Any) -> str | None:
 # Other files.
 
 
-class MatrixReader(ChunkReader):
+class MatrixReader(schema.ChunkReader):
     """The elements that a MatrixMarket file stores, both halves of a symmetric one, and ones for a pattern."""
 
     mode_names = (None, None)
 
-    def __init__(self, path: str, how: Schema, start: Position) -> None:
+    def __init__(self, path: str, how: schema.Schema, start: schema.Position) -> None:
         super().__init__(start)
         with open_binary(path, how.encoding) as handle:
             try:
                 found = mmread(io.BufferedReader(handle))
             except (ValueError, OverflowError, TypeError, MemoryError) as error:
-                problem = f"is not a MatrixMarket file or is damaged ({reason_of(error)}); write it again."
+                problem = f"is not a MatrixMarket file or is damaged ({checks.reason_of(error)}); write it again."
                 raise ValueError(f"'{path}' {problem}") from error
         if np.iscomplexobj(found):
-            fail_value(f"'{path}' holds complex numbers, which no likelihood has; give real ones.")
-        self.shape = found.shape if how.shape is None else check_shape(how.shape, 2)
+            checks.fail_value(f"'{path}' holds complex numbers, which no likelihood has; give real ones.")
+        self.shape = found.shape if how.shape is None else checks.check_shape(how.shape, 2)
         if sparse.issparse(found):
             coo = found.tocoo()
             rows, columns, values = coo.row, coo.col, coo.data
@@ -251,8 +220,8 @@ class MatrixReader(ChunkReader):
             known = ~np.isnan(values)
             rows, columns, values = rows[known], columns[known], values[known]
         if not len(values):
-            fail_value(f"'{path}' holds no entries; at least one is needed.")
-        chunk = Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {})
+            checks.fail_value(f"'{path}' holds no entries; at least one is needed.")
+        chunk = schema.Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {})
         if start.line < len(values):
             self._set(chunk.part(start.line, len(values)), len(values) - start.line)
 
@@ -260,10 +229,10 @@ class MatrixReader(ChunkReader):
 @contextlib.contextmanager
 def open_chunks(
     path: str,
-    how: Schema,
-    start: Position = START,
-    bad_line: BadLine = refuse,
-    layout_in: Callable[[Iterator[str]], TextLayout] | None = None,
+    how: schema.Schema,
+    start: schema.Position = schema.START,
+    bad_line: schema.BadLine = schema.refuse,
+    layout_in: Callable[[Iterator[str]], schema.TextLayout] | None = None,
     *,
     verbose: int = 0,
     whole: bool = False,
@@ -276,17 +245,19 @@ def open_chunks(
     elif kind == "mtx":
         yield MatrixReader(path, how, start)
     else:
-        layout_in = layout_in or functools.partial(layout_of, path, kind, how=how)
+        layout_in = layout_in or functools.partial(schema.layout_of, path, kind, how=how)
         with open_text(path, how, layout_in, start, bad_line, verbose, whole, large) as reader:
             yield reader
 
 
 def _kind_of(path: str, format: str | None) -> str:
     if path == STDIN:
-        return check_choice("format of standard input", format or "csv", ("csv", "tns"))
-    kind = format_of(check_file(path), format)
+        return checks.check_choice("format of standard input", format or "csv", ("csv", "tns"))
+    kind = schema.format_of(checks.check_file(path), format)
     if kind == "npz":
-        fail_value(f"'{path}' is an npz file, which cannot be read in pieces; convert it to csv, tns or parquet.")
+        checks.fail_value(
+            f"'{path}' is an npz file, which cannot be read in pieces; convert it to csv, tns or parquet."
+        )
     if kind == "parquet":
         check_seekable(path, kind)
     return kind
@@ -294,23 +265,19 @@ def _kind_of(path: str, format: str | None) -> str:
 
 def read_chunks(
     files: Sequence[str],
-    how: Schema,
+    how: schema.Schema,
     count: Callable[[], int | None],
-    start: Position = START,
-    bad_line: BadLine = refuse,
-) -> Iterator[tuple[Chunk, ChunkReader, str]]:
-    """Yield chunks of files one after the other, each with its reader and its file, from a position on.
-
-    A chunk has as many lines as `count` says when it is needed. A malformed line is left out where
-    ``bad_line(path, number, problem, text)`` takes it.
-    """
+    start: schema.Position = schema.START,
+    bad_line: schema.BadLine = schema.refuse,
+) -> Iterator[tuple[schema.Chunk, schema.ChunkReader, str]]:
+    """Yield chunks of files from a position on, of as many lines as `count` says then, each with reader and file."""
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
-        first = Position(file, start.line if file == start.file else 0)
+        first = schema.Position(file, start.line if file == start.file else 0)
         with open_chunks(files[file], how, first, bad_line, large=count() is None) as reader:
             if columns is not None and columns != reader.mode_names:
                 got = f"the modes {list(columns)} and then {list(reader.mode_names)}"
-                fail_value(f"the files must have the same columns; got {got}.")
+                checks.fail_value(f"the files must have the same columns; got {got}.")
             columns = reader.mode_names
             while (chunk := reader.take(count())) is not None:
                 yield chunk, reader, files[file]
@@ -328,7 +295,7 @@ class Batch(NamedTuple):
     values: NDArray[np.float64]  # (N,)
     time: float | None = None  # when it was observed, if that is known
     tensor: SparseTensor | None = None  # what it came as, if it was one: `fit` would take its shape and order of labels
-    position: Position | None = None  # of a batch from files: where the next one begins
+    position: schema.Position | None = None  # of a batch from files: where the next one begins
     classes: list[Any] | None = None  # the two labels that the values 0 and 1 stand for, if they do
     weights: NDArray[np.float64] | None = None  # (N,) how much each entry counts; None where all count once
     extents: NDArray[np.float64] | None = None  # (N,) exposures or numbers of trials; None where there are none
@@ -342,8 +309,8 @@ def read_batches(
     first_batch: int | None = None,
     extent: str | None = None,
     value: Any = None,
-    bad_line: BadLine = refuse,
-    start: Position | tuple[int, int] = (0, 0),
+    bad_line: schema.BadLine = schema.refuse,
+    start: schema.Position | tuple[int, int] = (0, 0),
     **how: Any,
 ) -> Iterator[Batch]:
     """Read entries from files one after the other, in batches that may span files; a cell may come more than once.
@@ -357,21 +324,21 @@ def read_batches(
     """
     names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     if not names:
-        fail_value("paths must name at least one file; got none.")
-    check_int("batch_size", batch_size)
-    size = batch_size if first_batch is None else check_int("first_batch", first_batch)
+        checks.fail_value("paths must name at least one file; got none.")
+    checks.check_int("batch_size", batch_size)
+    size = batch_size if first_batch is None else checks.check_int("first_batch", first_batch)
     extras = () if extent is None else (extent,)
-    schema = check_schema(Schema(value=LAST if value is None else value, extras=extras, **how))
+    reading = schema.check_schema(schema.Schema(value=schema.LAST if value is None else value, extras=extras, **how))
     for name in names:
-        _kind_of(name, schema.format)
-    start = Position(*start)
+        _kind_of(name, reading.format)
+    start = schema.Position(*start)
     missing = [size if start == (0, 0) else batch_size]  # entries of the next batch
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
-    pieces: list[Chunk] = []
+    pieces: list[schema.Chunk] = []
     modes, any_entry = tuple[Any, ...](), start != (0, 0)
-    for chunk, reader, name in read_chunks(names, schema, lambda: missing[0], start, bad_line):
+    for chunk, reader, name in read_chunks(names, reading, lambda: missing[0], start, bad_line):
         if not any_entry:
-            check_defaults(name, schema, (), reader.value_name, chunk.values)
+            schema.check_defaults(name, reading, (), reader.value_name, chunk.values)
         modes, n = reader.mode_names, len(chunk.values)
         pieces.append(chunk)
         missing[0] -= n
@@ -382,10 +349,10 @@ def read_batches(
     if any(len(piece.values) for piece in pieces):
         yield _batch_of(pieces, modes, extent)
     if not any_entry:
-        fail_value(f"{', '.join(names)}: no entries; at least one is needed.")
+        checks.fail_value(f"{', '.join(names)}: no entries; at least one is needed.")
 
 
-def _batch_of(pieces: Sequence[Chunk], names: tuple[Any, ...], extent: Any) -> Batch:
+def _batch_of(pieces: Sequence[schema.Chunk], names: tuple[Any, ...], extent: Any) -> Batch:
     n = sum(len(piece.values) for piece in pieces)
     coords = np.zeros((n, len(names)), dtype=np.int64)
     keys: list[list[Any] | None] = [None] * len(names)
@@ -422,7 +389,7 @@ class Files(NamedTuple):
     """Files and how they are read; where `distinct`, no cell may occur twice."""
 
     source: Any
-    how: Schema = Schema()
+    how: schema.Schema = schema.Schema()
     distinct: bool = False
 
 
@@ -447,7 +414,7 @@ def files_of(source: Any) -> list[str]:
     found: list[str] = []
     for item in map(os.fspath, items):
         if os.path.isdir(item):
-            names = sorted(name for name in os.listdir(item) if is_of_entries(name))
+            names = sorted(name for name in os.listdir(item) if schema.is_of_entries(name))
             found += [os.path.join(item, name) for name in names if not name.startswith(".")]
         elif os.path.exists(item):
             found.append(item)
@@ -474,8 +441,8 @@ class _Numbers:
         codes, distinct = pd.factorize(column)
         known = self._known
         numbers = np.array([known.setdefault(label, len(known)) for label in distinct.tolist()], dtype=np.int32)
-        if len(known) > MOST_ROWS:
-            fail_value(f"there must be at most 2**31 rows in a mode; got {len(known)} labels in {self._name!r}.")
+        if len(known) > schema.MOST_ROWS:
+            checks.fail_value(f"there must be at most 2**31 rows in a mode; got {len(known)} labels in {self._name!r}.")
         return numbers[codes]
 
     def in_order(self, column: np.ndarray, texts: bool) -> Labels:
@@ -491,30 +458,32 @@ class _Numbers:
 
 def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) -> ColumnEntries:
     """Read entries of files of the same columns; ``growing(dtype)`` makes an array that grows, on scratch perhaps."""
-    files, how = files_of(given.source), check_schema(given.how)
+    files, how = files_of(given.source), schema.check_schema(given.how)
     if how.value is None:
-        fail_value("value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column.")
-    kinds = {format_of(file, how.format) for file in files}
+        checks.fail_value(
+            "value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column."
+        )
+    kinds = {schema.format_of(file, how.format) for file in files}
     if len(kinds) > 1 and "parquet" in kinds:
-        fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")
+        checks.fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")
     texts, values = kinds != {"parquet"}, growing(np.float64)
     columns, numbers, sizes = list[Any](), list[Any](), list[int]()
     for chunk, reader, name in read_chunks(files, how._replace(shape=None), lambda: None):
         if not columns:
-            check_defaults(name, how, (), reader.value_name, chunk.values)
+            schema.check_defaults(name, how, (), reader.value_name, chunk.values)
             columns = [growing(np.int32) for _ in reader.mode_names]
             numbers = [None if mode is None else _Numbers(mode) for mode in reader.mode_names]
             sizes = [0] * len(columns)
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
             rows = chunk.columns[k]
-            rows = rows if known is None else known.of(as_texts(rows) if texts else rows)
+            rows = rows if known is None else known.of(schema.as_texts(rows) if texts else rows)
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()
     if not len(y):
-        fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
+        checks.fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
     each = zip(finished, numbers, strict=True)
     labels = tuple(None if known is None else known.in_order(column, texts) for column, known in each)
-    check_sizes(sizes, len(y), how.shape is not None)
+    checks.check_sizes(sizes, len(y), how.shape is not None)
     return ColumnEntries(finished, y, tuple(sizes), labels)

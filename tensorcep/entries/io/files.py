@@ -14,38 +14,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from tensorcep.core import checks
 from tensorcep.core.arrays import concatenated
-from tensorcep.core.checks import (
-    check_choice,
-    check_coords,
-    check_file,
-    check_shape,
-    check_sizes,
-    fail_value,
-    optional_module,
-    reason_of,
-    warn_user,
-)
 from tensorcep.core.persist.archive import atomic_write, read_archive, write_archive
 from tensorcep.entries.coo import check_counting, merge_duplicates
+from tensorcep.entries.io import schema
 from tensorcep.entries.io.chunks import LINES, ParquetFile, open_chunks
 from tensorcep.entries.io.lines import check_seekable, number_in, open_lines, rows
-from tensorcep.entries.io.schema import (
-    LAST,
-    MOST_COMMENTS,
-    VALUES,
-    Chunk,
-    Schema,
-    TextLayout,
-    as_objects,
-    as_texts,
-    check_defaults,
-    check_schema,
-    chosen_columns,
-    csv_columns,
-    format_of,
-    layout_of,
-)
 from tensorcep.entries.labels import Labels, StoredLabels, mode_names, numbers_of, stored_labels
 from tensorcep.entries.sparse_tensor import SparseTensor, frame_of
 
@@ -60,14 +35,16 @@ WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, Ru
 def read_npz(path: str, shape: Any = None) -> SparseTensor:
     """Read what `write_tensor` wrote; a given `shape` must be the stored one."""
     header, arrays = read_archive(path, KIND, VERSION)
-    if shape is not None and check_shape(shape) != tuple(header.get("shape", ())):
-        fail_value(f"shape must be left out or be that of '{path}', {tuple(header['shape'])}; got {tuple(shape)}.")
+    if shape is not None and checks.check_shape(shape) != tuple(header.get("shape", ())):
+        checks.fail_value(
+            f"shape must be left out or be that of '{path}', {tuple(header['shape'])}; got {tuple(shape)}."
+        )
     try:
         labels = StoredLabels(header["labels"], arrays).labels()
         known = {"zero_rate": header.get("zero_rate", 1.0), "sampled": arrays.get("sampled")}
         return SparseTensor(arrays["coords"], arrays["values"], header["shape"], labels, **known)
     except WRONG as error:
-        raise ValueError(f"'{path}' is damaged ({reason_of(error)}); write it again.") from error
+        raise ValueError(f"'{path}' is damaged ({checks.reason_of(error)}); write it again.") from error
 
 
 # Files of entries, written.
@@ -124,8 +101,8 @@ def write_tensor(
     ['1', '2', '0.5', '3', '1', '1.5']
     """
     text = os.fspath(path)
-    kind = format_of(text, format, written=True)
-    check_choice("index_base", str(index_base), ("0", "1"))
+    kind = schema.format_of(text, format, written=True)
+    checks.check_choice("index_base", str(index_base), ("0", "1"))
     if kind == "npz":  # indices in the smallest integer type
         small = np.min_scalar_type(max(tensor.shape) - 1)
         stored = stored_labels(tensor.labels)
@@ -136,13 +113,15 @@ def write_tensor(
         write_archive(text, KIND, VERSION, facts, arrays)
         return
     if kind == "tns" and any(found is not None for found in tensor.labels):
-        warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
+        checks.warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
     empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
     if kind == "csv" and empty:
-        fail_value(f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet.")
+        checks.fail_value(
+            f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet."
+        )
     names = mode_names(tensor.labels)
     if kind == "parquet":
-        optional_module("pyarrow", "writing parquet files")
+        checks.optional_module("pyarrow", "writing parquet files")
         with atomic_write(text) as handle:
             frame = frame_of(tensor, names, value, base=index_base)
             frame.set_axis([str(name) for name in frame.columns], axis=1).to_parquet(handle, index=False)
@@ -198,7 +177,7 @@ def read_tensor(
     header: bool = True,
     labels: bool | None = None,
     modes: Sequence[Any] | None = None,
-    value: Any = LAST,
+    value: Any = schema.LAST,
     duplicates: str = "error",
     sep: str | None = None,
     decimal: str = ".",
@@ -275,25 +254,25 @@ def read_tensor(
     >>> tensor.shape, tensor.labels[0].name
     ((2, 1), 'user')
     """
-    how = Schema(index_base, header, labels, modes, value, shape, sep, decimal, encoding, bool(drop_missing))
+    how = schema.Schema(index_base, header, labels, modes, value, shape, sep, decimal, encoding, bool(drop_missing))
     return read_entries(path, how._replace(format=format), duplicates, verbose)[0]
 
 
 def read_entries(
-    path: str | os.PathLike[str], schema: Schema, duplicates: str = "error", verbose: int = 0
+    path: str | os.PathLike[str], how: schema.Schema, duplicates: str = "error", verbose: int = 0
 ) -> tuple[SparseTensor, dict[str, NDArray[np.float64]]]:
     """The entries of a file, and its extras, merged alike; parameters and errors are those of `read_tensor`."""
-    text, how = check_file(path), check_schema(schema)
-    if format_of(text, how.format) == "npz":
+    text, how = checks.check_file(path), schema.check_schema(how)
+    if schema.format_of(text, how.format) == "npz":
         check_seekable(text, "npz")
         if how.extras:
-            fail_value(f"'{text}' has no column {how.extras[0]!r}: an npz file holds a tensor; give a csv file.")
+            checks.fail_value(f"'{text}' has no column {how.extras[0]!r}: an npz file holds a tensor; give a csv file.")
         return read_npz(text, how.shape), {}
-    chunks = list[Chunk]()
+    chunks = list[schema.Chunk]()
     with open_chunks(text, how, verbose=verbose, whole=True) as reader:
         last = reader.value_name
-        if duplicates == "sum" and how.value == LAST and how.header and last not in (None, *VALUES):
-            fail_value(  # it may be a mode of a log
+        if duplicates == "sum" and how.value == schema.LAST and how.header and last not in (None, *schema.VALUES):
+            checks.fail_value(  # it may be a mode of a log
                 f"duplicates='sum' would add up the last column, {last!r}; pass value={last!r} if it is the value, or "
                 "value=None if every line is an event to be counted."
             )
@@ -321,22 +300,22 @@ def read_entries(
     shape = reader.shape
     if shape is None and how.shape is not None:
         if any(found is not None for found in labels):
-            fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
-        shape = check_shape(how.shape, len(columns))
+            checks.fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
+        shape = checks.check_shape(how.shape, len(columns))
     if shape is None:
-        check_sizes(counted, len(values))
+        checks.check_sizes(counted, len(values))
         shape = tuple(counted)
     elif any(n > size for n, size in zip(counted, shape, strict=True)):
-        check_coords(coords, shape)
+        checks.check_coords(coords, shape)
     policy = check_counting(duplicates) if reader.is_log else duplicates
     merged = {name: merge_duplicates(coords, found, shape, policy)[1] for name, found in extras.items()}
     tensor = SparseTensor.from_checked(coords, values, shape, policy, tuple(labels))
-    check_defaults(text, how, reader.mode_names, reader.value_name, tensor.values, tensor.shape)
+    schema.check_defaults(text, how, reader.mode_names, reader.value_name, tensor.values, tensor.shape)
     return tensor, merged
 
 
 def _fail_empty(path: str) -> NoReturn:
-    fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
+    checks.fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
 
 
 def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
@@ -348,43 +327,40 @@ def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
         return pd.Series(np.concatenate(parts))
     if all(isinstance(getattr(part, "dtype", None), pd.StringDtype) for part in parts):
         return numbers_of(pd.concat(parts, ignore_index=True))
-    return numbers_of(pd.Series(np.concatenate([as_objects(as_texts(part)) for part in parts]).tolist()))
+    return numbers_of(pd.Series(np.concatenate([schema.as_objects(schema.as_texts(part)) for part in parts]).tolist()))
 
 
 # Tables: all columns of a file as they stand.
 
 
 def read_tables(
-    path: str, schema: Schema, *, lines: int | None = LINES, n_modes: int = 0, with_values: bool = True
+    path: str, how: schema.Schema, *, lines: int | None = LINES, n_modes: int = 0, with_values: bool = True
 ) -> Iterator[pd.DataFrame]:
-    """Yield so many lines at a time (None: all) of a .tns, csv, mtx or parquet file, repeated cells and gaps too.
-
-    Unlike `read_tensor` this takes files without a value, and leaves it to the caller what the columns are: those of a
-    csv file are text, those of a .tns file the indices of the `n_modes` modes and, if there are any or `with_values`
-    asks for them, the values.
-    """
-    how = check_schema(schema)._replace(shape=None, drop_missing=False)
-    kind = format_of(path, how.format)
+    """Yield so many lines at a time (None: all) of a .tns, csv, mtx or parquet file, repeated cells and gaps too."""
+    # Unlike `read_tensor` this leaves it to the caller what the columns are: those of a csv file are text, those of a
+    # .tns file the indices of the `n_modes` modes and, if there are any or `with_values` asks for them, the values.
+    how = schema.check_schema(how)._replace(shape=None, drop_missing=False)
+    kind = schema.format_of(path, how.format)
     if kind == "parquet":
         yield from ParquetFile(path).frames(None, lines)
         return
 
-    def layout(lines: Iterator[str]) -> TextLayout:
+    def layout(lines: Iterator[str]) -> schema.TextLayout:
         if kind == "csv":
-            columns = csv_columns(path, lines, how)
+            columns = schema.csv_columns(path, lines, how)
             return columns._replace(modes=tuple(range(len(columns.names))), labelled=True, as_text=True)
-        head = list(itertools.islice(lines, MOST_COMMENTS))
+        head = list(itertools.islice(lines, schema.MOST_COMMENTS))
         first = [fields for _, fields in itertools.islice(rows(head, None, "#"), 5)]
         # of three lines, two may be a header
         widths = [len(fields) for fields in first[:3]] if first[:1] != [["sptensor"]] else [len(first[-1])]
         if widths and widths[-1] == n_modes and not with_values:
-            return TextLayout(path, how, None, "#", (None,) * n_modes, tuple(range(n_modes)), None)
+            return schema.TextLayout(path, how, None, "#", (None,) * n_modes, tuple(range(n_modes)), None)
         if widths and widths[-1] != n_modes + 1:
             wanted = f"{n_modes} indices and a value" if with_values else f"{n_modes} indices, with or without a value"
-            fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
-        return layout_of(path, "tns", itertools.chain(head, lines), how._replace(value=LAST))
+            checks.fail_value(f"a line of '{path}' must hold {wanted} for this model; got {widths[-1]} fields.")
+        return schema.layout_of(path, "tns", itertools.chain(head, lines), how._replace(value=schema.LAST))
 
-    def frame_of_chunk(chunk: Chunk) -> pd.DataFrame:  # with indices as the file has them
+    def frame_of_chunk(chunk: schema.Chunk) -> pd.DataFrame:  # with indices as the file has them
         if reader.mode_names[0] is not None:
             return pd.DataFrame(dict(zip(reader.mode_names, chunk.columns, strict=True)))
         frame = pd.DataFrame({k: codes.astype(np.int64) + how.index_base for k, codes in enumerate(chunk.columns)})
@@ -399,31 +375,31 @@ def read_tables(
         yield from frames
 
 
-def read_table(path: str, schema: Schema, *, n_modes: int = 0, with_values: bool = True) -> pd.DataFrame:
+def read_table(path: str, how: schema.Schema, *, n_modes: int = 0, with_values: bool = True) -> pd.DataFrame:
     """Return all lines of a file as `read_tables` does."""
-    (frame,) = read_tables(path, schema, lines=None, n_modes=n_modes, with_values=with_values)
+    (frame,) = read_tables(path, how, lines=None, n_modes=n_modes, with_values=with_values)
     return frame
 
 
-def columns_of(path: str, schema: Schema) -> list[Any] | None:
+def columns_of(path: str, how: schema.Schema) -> list[Any] | None:
     """Return the names of the columns of a csv or parquet file, None for other files and for files without names."""
-    kind = format_of(path, schema.format)
+    kind = schema.format_of(path, how.format)
     if kind == "parquet":
         return ParquetFile(path).names
-    if kind != "csv" or not schema.header or not os.path.isfile(path):
+    if kind != "csv" or not how.header or not os.path.isfile(path):
         return None
-    with open_lines(path, schema.encoding) as lines:
-        return list(csv_columns(path, lines, schema).names)
+    with open_lines(path, how.encoding) as lines:
+        return list(schema.csv_columns(path, lines, how).names)
 
 
-def value_name_of(path: str, schema: Schema) -> Any:
+def value_name_of(path: str, how: schema.Schema) -> Any:
     """Return the name of the column of a file that is its value, None where it has none."""
-    names = columns_of(path, schema)
-    return None if names is None else chosen_columns(path, names, schema)[1]
+    names = columns_of(path, how)
+    return None if names is None else schema.chosen_columns(path, names, how)[1]
 
 
-def separator_of(path: str, schema: Schema) -> str:
+def separator_of(path: str, how: schema.Schema) -> str:
     """Return what stands between the fields of a csv file, where that is one character, else a comma."""
-    with open_lines(path, schema.encoding) as lines:
-        found = csv_columns(path, lines, schema)
+    with open_lines(path, how.encoding) as lines:
+        found = schema.csv_columns(path, lines, how)
     return "," if found.mark or found.separator is None else found.separator

@@ -201,8 +201,7 @@ def open_lines(path: str, encoding: str | None = None) -> Iterator[Iterator[str]
     """Yield the lines of a text file, or those of standard input as they arrive."""
     with contextlib.ExitStack() as stack:
         if path == STDIN:
-            source = recoded(sys.stdin.buffer, encoding, None, "standard input")
-            handle: Any = Watched(source, "standard input")
+            handle: Any = Watched(recoded(sys.stdin.buffer, encoding, None, "standard input"), "standard input")
         else:
             handle = stack.enter_context(open_binary(path, encoding))
         try:
@@ -242,9 +241,8 @@ def split_line(text: str, separator: str | None, comment: str | None) -> list[st
     line = text if comment is None else text.split(comment, 1)[0]
     if separator is None:
         line = line.strip(" \t\r\n")
-        if not line.isprintable():  # Python takes more characters for blanks than the C parser
-            return RUNS.split(line)
-        return line.split()
+        # Python takes more characters for blanks than the C parser.
+        return line.split() if line.isprintable() else RUNS.split(line)
     if not line.strip():
         return []
     if '"' in line or separator == BLANKS:

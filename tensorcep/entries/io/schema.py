@@ -218,24 +218,18 @@ def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
 
 
 def separator_in(line: str, decimal: str = ".") -> str:
-    """Return what stands between the fields of a line: the comma where it makes at least three.
-
-    Blanks are only asked where nothing else separates anything. Where all that stands between ";" or tabs is a number
-    with or without a decimal comma, commas separate nothing.
-    """
+    """Return what stands between the fields of a line: the comma where it makes at least three."""
     known = [mark for mark in SEPARATORS if mark != decimal]
     try:
         found = {mark: len(split_line(line, mark, None) if len(mark) == 1 else line.split(mark)) for mark in known}
     except csv.Error:  # a field that is too long, of which whoever reads the line tells
         return known[0]
-    if max(found.values()) < 2:
+    if max(found.values()) < 2:  # blanks are only asked where nothing else separates anything
         return BLANKS if len(split_line(line, BLANKS, None)) >= 3 else known[0]
-    for mark in (";", "\t"):
+    for mark in (";", "\t"):  # between numbers, perhaps with a decimal comma, commas separate nothing
         if found[mark] > 1 and all(number_in(field, ",") is not None for field in line.split(mark)):
             return mark
-    if found.get(",", 0) >= max(3, found["\t"]):
-        return ","
-    return max(found, key=lambda mark: found[mark])
+    return "," if found.get(",", 0) >= max(3, found["\t"]) else max(found, key=lambda mark: found[mark])
 
 
 def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
@@ -266,8 +260,7 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
         widths = [len(fields) for _, fields in alone]
         first = widths.index(widths[0], 1) - 1
         before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
-    again = translated(itertools.chain([text], lines), mark)
-    number, fields = next(rows(again, layout.separator, comment))
+    number, fields = next(rows(translated(itertools.chain([text], lines), mark), layout.separator, comment))
     number += before
     if not all(is_text(field) for field in fields):
         fail_value(f"line {number} of '{path}' {NOT_TEXT}.")
@@ -336,7 +329,7 @@ def check_defaults(
 
 MOST_ROWS = 2**31
 TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
-# Takes a malformed line: path, number from 1, what is wrong with it, its text.
+# Takes a malformed line, which is left out then: path, number from 1, what is wrong with it, its text.
 BadLine = Callable[[str, int, str, str], None]
 
 
@@ -398,10 +391,8 @@ class ChunkReader:
         self._n_lines, self._n_taken = 0, 0  # of the block
 
     def take(self, count: int | None) -> Chunk | None:
-        """Return the entries of the next `count` lines or fewer (None: as many as are read together); None at the end.
-
-        Labels are objects, but where `count` is None: then they are as pandas has read them.
-        """
+        """Return the entries of the next `count` lines or fewer (None: as many as are read together), if any."""
+        # Labels are objects, but where `count` is None: then they are as pandas has read them.
         while self._block is None:
             chunk = self._one_by_one(count)
             if chunk is not None:

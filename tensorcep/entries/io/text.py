@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import INT64_MAX, fail_value
+from tensorcep.entries.io import schema
 from tensorcep.entries.io.lines import (
     BLANKS,
     LONG_FIELD,
@@ -38,22 +39,6 @@ from tensorcep.entries.io.lines import (
     shown,
     split_line,
     translated,
-)
-from tensorcep.entries.io.schema import (
-    MISSING,
-    MOST_ROWS,
-    START,
-    TOO_MANY,
-    BadLine,
-    Chunk,
-    ChunkReader,
-    Position,
-    Schema,
-    TextLayout,
-    as_objects,
-    as_texts,
-    chunk_of,
-    rows_of,
 )
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
@@ -76,10 +61,11 @@ _EXACT: dict[str, Any] = (
 
 
 # Entries that the parser made of some lines, and of how many lines it made one each, good or without a value.
-Block: TypeAlias = "tuple[Chunk, int]"
+Block: TypeAlias = "tuple[schema.Chunk, int]"
+Dialect: TypeAlias = dict[str, Any]  # what the parser is told of the text
 
 
-def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block | None:
+def entries_in(block: bytes, layout: schema.TextLayout, objects: bool = True) -> Block | None:
     """Return the entries of a block; None where some line may not hold a good entry."""
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         if b'"' in block:
@@ -92,7 +78,7 @@ def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block 
             with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
                 found = _checked(block, layout, dialect, objects)
         except pd.errors.EmptyDataError:  # nothing but comments
-            return chunk_of([], layout.mode_names, layout.how, START), 0
+            return schema.chunk_of([], layout.mode_names, layout.how, schema.START), 0
         except PARSE_ERRORS:
             continue
         if found is not None:
@@ -100,7 +86,7 @@ def entries_in(block: bytes, layout: TextLayout, objects: bool = True) -> Block 
     return None
 
 
-def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
+def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[Dialect]:
     """Yield ways to parse a block, quick ones first: these refuse what they would read otherwise than the last one."""
     how, comment = layout.how, layout.comment
     common: dict[str, Any] = {"na_filter": False, "comment": comment, "low_memory": not layout.labelled}
@@ -109,7 +95,7 @@ def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
     if how.decimal != ".":
         common["decimal"] = how.decimal
     if how.drop_missing and layout.value is not None:
-        common |= {"na_filter": True, "keep_default_na": False, "na_values": {layout.value: list(MISSING)}}
+        common |= {"na_filter": True, "keep_default_na": False, "na_values": {layout.value: list(schema.MISSING)}}
     numbers: dict[Any, Any] = dict.fromkeys([] if layout.labelled else layout.modes, np.int64)
     numbers |= dict.fromkeys(layout.extras, np.float64)
     if layout.value is not None:
@@ -132,7 +118,7 @@ def _dialects(block: bytes, layout: TextLayout) -> Iterator[dict[str, Any]]:
     yield {**common, "dtype": as_they_are, "encoding_errors": UNDECODED}
 
 
-def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects: bool) -> Block | None:
+def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects: bool) -> Block | None:
     """Return the entries that the parser makes of a block; None where some line may not hold a good one."""
     frame, how = _parsed(block, dialect), layout.how
     n_rows, last = len(frame), len(layout.names) - 1
@@ -156,34 +142,34 @@ def _checked(block: bytes, layout: TextLayout, dialect: dict[str, Any], objects:
         exact = has_integers and not any_number_as_name(block, layout.separator or BLANKS)
         columns = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
     else:
-        sizes = (min(size, MOST_ROWS) for size in layout.shape or (MOST_ROWS,) * len(layout.modes))
+        sizes = (min(size, schema.MOST_ROWS) for size in layout.shape or (schema.MOST_ROWS,) * len(layout.modes))
         indices = (frame[field].to_numpy() for field in layout.modes)
-        columns = [rows_of(found, how.index_base, size) for found, size in zip(indices, sizes, strict=True)]
+        columns = [schema.rows_of(found, how.index_base, size) for found, size in zip(indices, sizes, strict=True)]
     if any(found is None for found in columns):
         return None
     if layout.labelled and objects:
-        columns = [as_objects(as_texts(found)) for found in columns]
+        columns = [schema.as_objects(schema.as_texts(found)) for found in columns]
     values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
     numbers = list(extras.values())
     if not (how.words and layout.value is not None):
         numbers.append(values)
-    elif frame[layout.value].isin(MISSING).any() or not all(map(is_text, values)):
+    elif frame[layout.value].isin(schema.MISSING).any() or not all(map(is_text, values)):
         return None
     if not all(np.isfinite(found).all() for found in numbers):
         return None
     values = values.astype(object) if how.words and layout.value is not None else values
     lines = None if known is None else np.flatnonzero(known)
-    return Chunk(tuple(columns), values, extras, lines=lines), n_rows
+    return schema.Chunk(tuple(columns), values, extras, lines=lines), n_rows
 
 
-def _parsed(block: bytes, dialect: dict[str, Any]) -> pd.DataFrame:
+def _parsed(block: bytes, dialect: Dialect) -> pd.DataFrame:
     frame: pd.DataFrame = pd.read_csv(BytesIO(block), header=None, engine="c", **dialect, **_EXACT)
     return frame
 
 
 def _labels(
-    column: pd.Series, field: int, block: bytes, layout: TextLayout, dialect: dict[str, Any], known: Any, exact: bool
+    column: pd.Series, field: int, block: bytes, layout: schema.TextLayout, dialect: Dialect, known: Any, exact: bool
 ) -> Any:
     """The labels of a field as written: integers where all are written as Python would, else text; None to refuse."""
     if exact and column.dtype == np.int64 and not (b"-0" in block and bool((column == 0).any())):
@@ -224,7 +210,7 @@ def any_number_as_name(data: bytes, separator: str) -> bool:
 # One line at a time: the entry that it holds, or what is wrong with it.
 
 
-def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
+def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
     """Return the rows or the labels of a line, then its extras and its value; what is wrong; or None for no entry."""
     how, n_fields, base = layout.how, len(layout.names), layout.how.index_base
     try:
@@ -232,7 +218,7 @@ def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     except csv.Error:
         return LONG_FIELD
     may_lack = how.drop_missing and layout.value is not None and len(fields) == n_fields
-    if not fields or (may_lack and fields[layout.value].strip() in MISSING):  # type: ignore[index]
+    if not fields or (may_lack and fields[layout.value].strip() in schema.MISSING):  # type: ignore[index]
         return None
     if len(fields) != n_fields:
         what = f"has {len(fields)} fields where {n_fields} are expected; mend or remove it"
@@ -251,8 +237,8 @@ def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
             return f"{where}, beyond the shape {layout.shape}; mend it or give a larger shape"
         if index - base >= INT64_MAX:  # the size is one more
             return f"{where}, which is larger than 64 bits hold; mend it"
-        if index - base >= MOST_ROWS:
-            return f"{where}; {TOO_MANY}"
+        if index - base >= schema.MOST_ROWS:
+            return f"{where}; {schema.TOO_MANY}"
         entry[k] = int(index) - base
     for field in layout.modes if layout.labelled and not layout.as_text else ():
         if not is_text(fields[field]):
@@ -267,22 +253,22 @@ def entry_in(text: str, layout: TextLayout) -> list[Any] | str | None:
     return entry if layout.value is not None else [*entry, 1.0]
 
 
-def _named(field: int, layout: TextLayout) -> str:
+def _named(field: int, layout: schema.TextLayout) -> str:
     name = layout.names[field]
     return f"field {field + 1}" if name is None else f"column {shown(str(name))}"
 
 
-def _value_of(text: str, field: int, layout: TextLayout) -> float | str:
+def _value_of(text: str, field: int, layout: schema.TextLayout) -> float | str:
     """The number in a field, 0 where a word is asked for, or what is wrong with it."""
     how, is_value = layout.how, field == layout.value
-    value = 0 if is_value and how.words and text.strip() not in MISSING else number_in(text, how.decimal)
+    value = 0 if is_value and how.words and text.strip() not in schema.MISSING else number_in(text, how.decimal)
     if not is_text(text):
         return f"has {shown(text)} in field {field + 1}, which {NOT_TEXT}"
     if value is None:
         by_default = how.value == "last column" and is_value and layout.names[field] is not None
         why = f" ({_named(field, layout)}, the last one; value= names another)" if by_default else ""
         why = why if is_value else f" ({_named(field, layout)})"
-        cure = "drop_missing=True leaves such lines out, or " if text.strip() in MISSING and is_value else ""
+        cure = "drop_missing=True leaves such lines out, or " if text.strip() in schema.MISSING and is_value else ""
         cure += "mend it" + comma_hint(text, how.decimal)
         return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
@@ -322,21 +308,21 @@ def n_lines_of(block: bytes) -> int:
     return sum(int(np.count_nonzero(part == ord("\n"))) for part in parts) + (not block.endswith(b"\n"))
 
 
-class TextReader(ChunkReader):
+class TextReader(schema.ChunkReader):
     """The entries of a .tns or csv file from a position on: of blocks, with threads parsed a few ahead, or of lines."""
 
     is_text = True
 
     def __init__(
         self,
-        layout: TextLayout,
+        layout: schema.TextLayout,
         blocks: Iterator[bytes],
         lines: Iterator[str],
-        start: Position,
-        bad_line: BadLine,
+        start: schema.Position,
+        bad_line: schema.BadLine,
         pool: ThreadPoolExecutor | None = None,
     ) -> None:
-        super().__init__(Position(start.file, max(start.line, layout.skip)))
+        super().__init__(schema.Position(start.file, max(start.line, layout.skip)))
         self._layout, self._blocks, self._lines, self._bad_line, self._pool = layout, blocks, lines, bad_line, pool
         self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
         self._n_filled = 0  # lines with an entry
@@ -392,7 +378,7 @@ class TextReader(ChunkReader):
         self._set(entries[0], n_lines)
         return True
 
-    def _one_by_one(self, count: int | None) -> Chunk | None:
+    def _one_by_one(self, count: int | None) -> schema.Chunk | None:
         layout = self._layout
         lines = list(itertools.islice(self._lines, MANY if count is None else min(count, MANY)))
         if not lines:
@@ -417,7 +403,7 @@ class TextReader(ChunkReader):
                 entries.append(entry)
             n += used
         self._position = self._position._replace(line=first - 1 + n)
-        return chunk_of(entries, layout.mode_names, layout.how, self._position)
+        return schema.chunk_of(entries, layout.mode_names, layout.how, self._position)
 
     def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
         """The entry of the first line and of those in which its quoted field goes on, with their number; or None."""
@@ -450,10 +436,10 @@ class TextReader(ChunkReader):
 @contextlib.contextmanager
 def open_text(
     path: str,
-    how: Schema,
-    layout_in: Callable[[Iterator[str]], TextLayout],
-    start: Position,
-    bad_line: BadLine,
+    how: schema.Schema,
+    layout_in: Callable[[Iterator[str]], schema.TextLayout],
+    start: schema.Position,
+    bad_line: schema.BadLine,
     verbose: int = 0,
     whole: bool = False,
     large: bool = False,

@@ -129,13 +129,11 @@ def _take_off(D, V, c, inverse, moved, minus, following):
 
 @kernel
 def eliminate(first, Lam, eta, precision, own, field, between, V, y, carry):
-    """Eliminate the blocks first:first + k of a chain forwards, which Lam (k, P) and eta (k, D) tell of.
-
-    Gives packed V (m, P) and y (m, D) of these blocks. Both, packed blocks and natural means, are times `precision`,
-    beside the diagonal own (m, D) and field (m, D); between is (m - 1, D). `carry` (Carry) has what is before and,
-    then, before the next one. V may be Lam. After the last block the log determinant of the whole precision is given,
-    NaN if it is not positive definite.
-    """
+    """Eliminate the blocks first:first + k of a chain forwards, which Lam (k, P) and eta (k, D) tell of."""
+    # Gives packed V (m, P) and y (m, D) of these blocks. Both, packed blocks and natural means, are times `precision`,
+    # beside the diagonal own (m, D) and field (m, D); between is (m - 1, D). `carry` (Carry) has what is before and,
+    # then, before the next one. V may be Lam. After the last block the log determinant of the whole precision is given,
+    # NaN if it is not positive definite.
     k, D = len(Lam), y.shape[1]
     start, h, sums, A, following, inverse, (root, c, spare, moved, minus, past) = carry
     m, S, log_det, product = len(V), len(A), sums[0], sums[1]
@@ -222,10 +220,8 @@ def _products(x, y, out, D):
 
 @kernel
 def marginals_back(V, y, between, mean, cov, cross):
-    """Means (m, D), packed covariances (m, P) and Cov(x_t, x_{t+1})_ii, (m - 1, D), after `eliminate`.
-
-    With G_t = D_t^-1 C_t the covariance of block t is D_t^-1 + G_t S_{t+1} G_t'.
-    """
+    """Means (m, D), packed covariances (m, P) and Cov(x_t, x_{t+1})_ii, (m - 1, D), after `eliminate`."""
+    # With G_t = D_t^-1 C_t the covariance of block t is D_t^-1 + G_t S_{t+1} G_t'.
     m, D = y.shape
     S = -(-D // COLUMNS) * COLUMNS
     rest, x, nothing = np.zeros(S), np.zeros(S), np.zeros(S)
@@ -266,17 +262,14 @@ Key = tuple[int, int, int]  # of a random stream: seed, sweep, what
 
 
 class Marginals(NamedTuple):
-    """Moments of rows in order: means (n, D), packed covariances (n, P), of neighbours (E, D), and log |precision|.
-
-    Rows of a graph hold what entries `told`, (n, P) and (n, D); `apart`: columns are taken for independent.
-    """
+    """Moments of rows in order: means (n, D), packed covariances (n, P), of neighbours (E, D), and log |precision|."""
 
     mean: np.ndarray
     cov: np.ndarray
     cross: np.ndarray
     log_det: float
-    told: tuple[np.ndarray, np.ndarray] | None = None
-    apart: bool = False
+    told: tuple[np.ndarray, np.ndarray] | None = None  # of rows of a graph: what entries say, (n, P) and (n, D)
+    apart: bool = False  # columns are taken for independent
 
 
 class Links(NamedTuple):
@@ -291,10 +284,7 @@ class Links(NamedTuple):
     def draw(
         self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
     ) -> np.ndarray:
-        """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten.
-
-        A FloatingPointError where the joint precision is not positive definite.
-        """
+        """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten."""
         blocks = _blocks(self, Lam, eta, precision)
         V, y, _ = _eliminate_all(blocks, overwrite)
         out = np.empty_like(y)
@@ -302,7 +292,7 @@ class Links(NamedTuple):
         return _unfold(out, len(self.own)) if self.of.closed else out
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
-        """The moments of the rows given the same; raises as `draw` does."""
+        """The moments of the rows given the same; without a definite joint precision both raise FloatingPointError."""
         blocks = _blocks(self, Lam, eta, precision)
         V, y, log_det = _eliminate_all(blocks)
         mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks[-1])
@@ -414,12 +404,10 @@ def kernel_moments(rows: np.ndarray, variance: Any, cross: Any) -> tuple[np.ndar
 
 @block_kernel
 def neighbour_sums(rows, variance, cross, which, phase, square, near_squares, products, own, near, between):
-    """Sums over rows with these `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D).
-
-    Of the last two arrays without lines are zeros. Sums go to zeros. First those of squares: of all rows (1, D), and by
-    distance (J, D), of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance and
-    phase, (J, P, D), of neighbours in their own phases, and in those of the other one.
-    """
+    """Sums over rows with `kernel_moments`: means (n, D), variances (n, D) and covariances of neighbours (E, D)."""
+    # Of the last two arrays without lines are zeros. Sums go to zeros. First those of squares: of all rows (1, D), and
+    # by distance (J, D), of both neighbours and of their products. Then those of rows by phase, (P, D), and by distance
+    # and phase, (J, P, D), of neighbours in their own phases, and in those of the other one.
     n, D = rows.shape
     for t in range(n):
         for d in range(D):
@@ -442,12 +430,10 @@ def neighbour_sums(rows, variance, cross, which, phase, square, near_squares, pr
 
 @block_kernel
 def neighbour_lines(which, phase, tables, own, field, between):
-    """What the rows have from themselves and their neighbours: own, field (n, D), and between (E, D).
-
-    `tables` has what a row adds to `own`, (D,), and neighbours to `own` and `between`, (J, D) each; then what a row
-    adds to `field` by its phase, (P, D), and neighbours by distance and phase, (J, P, D) each, to their own and the
-    other's.
-    """
+    """What the rows have from themselves and their neighbours: own, field (n, D), and between (E, D)."""
+    # `tables` has what a row adds to `own`, (D,), and neighbours to `own` and `between`, (J, D) each; then what a row
+    # adds to `field` by its phase, (P, D), and neighbours by distance and phase, (J, P, D) each, to their own and the
+    # other's.
     one, near, apart, level, near_level, apart_level = tables
     n, D = own.shape
     for t in range(n):
@@ -467,10 +453,8 @@ def neighbour_lines(which, phase, tables, own, field, between):
 
 @block_kernel
 def expected_parts(left, right, own, between, field, mean, rows, variance, cross):
-    """Expected x'Kx and sum of field (x - mean / 2), all (n, D), of x with these moments (see `neighbour_sums`).
-
-    K has `own` (n, D) on its diagonal, and less `between` (E, D) where rows left (E,) and right (E,) meet.
-    """
+    """Expected x'Kx and sum of field (x - mean / 2), all (n, D), of x with these moments (see `neighbour_sums`)."""
+    # K has `own` (n, D) on its diagonal, and less `between` (E, D) where rows left (E,) and right (E,) meet.
     square, linear, (n, D) = 0.0, 0.0, own.shape
     for t in range(n):
         for d in range(D):
@@ -486,11 +470,9 @@ def expected_parts(left, right, own, between, field, mean, rows, variance, cross
 
 @block_kernel
 def solve_banded(bands, x, product, log_det):
-    """x (n, D) = A_d^-1 x_d for D symmetric positive definite matrices, and the logarithms of their determinants (D,).
-
-    bands[b, i] holds the elements i + b, i of all matrices: (2, n, D), or (3, n, D) where there is a second band. They
-    are overwritten. `product` is ones, and log_det zeros.
-    """
+    """x (n, D) = A_d^-1 x_d for D symmetric positive definite matrices, and the logarithms of determinants (D,)."""
+    # bands[b, i] holds the elements i + b, i of all matrices: (2, n, D), or (3, n, D) where there is a second band.
+    # They are overwritten. `product` is ones, and log_det zeros.
     n, D = x.shape
     wide = len(bands) > 2
     for i in range(n):

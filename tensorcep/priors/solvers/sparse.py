@@ -23,12 +23,10 @@ from tensorcep.core.random import normal, start_stream
 
 @kernel
 def climb_tree(indptr, indices, most, parent, at, rows):
-    """Climb the elimination tree: `at` (n,) grows by the blocks below the diagonal in each column of L.
-
-    `indptr` and `indices` are the graph's, with every edge in both directions, by rows in the order of elimination.
-    `parent` (n,), -1 where it is not known, becomes the tree. `rows`, if there are any, get the rows of the blocks from
-    `at` on. With `at` 0 at first the sum of the squares of the counts is given; it ends beyond `most`.
-    """
+    """Climb the elimination tree: `at` (n,) grows by the blocks below the diagonal in each column of L."""
+    # `indptr` and `indices` are the graph's, with every edge in both directions, by rows in the order of elimination.
+    # `parent` (n,), -1 where it is not known, becomes the tree. `rows`, if there are any, get the rows of the blocks
+    # from `at` on. With `at` 0 at first the sum of the squares of the counts is given; it ends beyond `most`.
     n, total = len(indptr) - 1, 0.0
     mark = np.full(n, -1)
     for k in range(n):
@@ -218,11 +216,10 @@ def _factorise(Lam, t, D):
 
 @kernel
 def perturb(Lam, rest, left, right, between, scale, key, out):
-    """Add noise to out (n, D) whose covariance is the precision of the rows; whether all its parts are positive.
-
-    Packed blocks Lam (n, P), beside them rest (n, D) on the diagonal; an edge e, (E,) and (E,), in the order of `left`,
-    adds q (scale_i x_i - scale_j x_j)^2 / 2 with q scale_i scale_j = between_e, (E, D). `key` is (seed, sweep, what).
-    """
+    """Add noise to out (n, D) whose covariance is the precision of the rows; whether all its parts are positive."""
+    # Packed blocks Lam (n, P), beside them rest (n, D) on the diagonal; an edge e, (E,) and (E,), in the order of
+    # `left`, adds q (scale_i x_i - scale_j x_j)^2 / 2 with q scale_i scale_j = between_e, (E, D). `key` is (seed,
+    # sweep, what).
     n, D = out.shape
     block, z, s, e = Lam.copy(), np.empty(D), np.zeros(4, dtype=np.uint64), 0
     for i in range(n):
