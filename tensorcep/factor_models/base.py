@@ -179,13 +179,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         return check_choice("absent", self.absent, ("missing", "zero"))
 
     def _measured(self, link: Link) -> Link:
-        """The link with the units of its columns, where these are real and to be on their own scales.
-
-        Without column biases they are not centred. Values that are all so small that squares are 0 are refused.
-        """
+        """The link with the units of its columns, where these are real and to be on their own scales."""
         real, standardize = link.kind.theta == "noise", check_flag("standardize", self.standardize)
         if real:
-            check_size("X", link.matrix.x)
+            check_size("X", link.matrix.x)  # values that are all so small that squares are 0 are refused
         return link._replace(units=units_of(link.matrix, link.cols_have_bias)) if real and standardize else link
 
     def _derived(self) -> dict[str, Any]:
@@ -506,12 +503,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         )
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
-        """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates.
-
-        Columns of a table are found by the names of the labels, or of the entities where the relation names them; they
-        are taken in order where neither is known, or where the table has no names. Other names, and rows and columns
-        that are not known, are refused.
-        """
+        """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates."""
         link = self._links[m]
         labels, shape = (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape
         if isinstance(X, SparseTensor):
@@ -522,6 +514,8 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             X = X.set_axis([0, 1], axis=1) if nameless else X
         if not isinstance(X, pd.DataFrame):
             return check_coords(X, shape, name="X", order=2)
+        # Columns of a table are found by the names of the labels, or of the entities where the relation names them;
+        # they are taken in order where neither is known, or where the table has no names.
         parts = []
         for at, known in zip(columns_of_cells(X, labels, self._entity_names(link)), labels, strict=True):
             parts.append(X.iloc[:, at].to_numpy() if known is None else known.rows(X.iloc[:, at]))

@@ -33,10 +33,7 @@ def entry_products(first, last, rows, cols, A, B, out):
 
 @kernel
 def line_sums(first, last, start, order, other, weight, B, out):
-    """out[i] = sum of weight[n] B[other[n]] over the entries n of the lines (rows or columns) first:last.
-
-    The entries of line i are order[start[i]:start[i + 1]].
-    """
+    """out[i] = sum of weight[n] B[other[n]] over the entries n = order[start[i]:start[i + 1]] of each row or column."""
     for i in range(first, last):
         out[i, :] = 0.0
         for p in range(start[i], start[i + 1]):
@@ -231,11 +228,7 @@ class Matrix(NamedTuple):
 
 
 def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
-    """A `SparseTensor` of order 2 as an array with NaN, or sparse where few of its cells are observed; others as given,
-    but for matrices of other libraries, which become frames, and sparse ones, of which a cell is there once.
-
-    A warning tells that zeros which a sparse matrix stores are observed, unless they are labels, or others are, too.
-    """
+    """An array with NaN, a frame, or a sparse matrix with each cell once; a warning tells of zeros that it stores."""
     if not isinstance(X, SparseTensor):
         X = as_numbers(X, name)
         tell = absent == "missing" and check is not check_zero_one
@@ -246,11 +239,7 @@ def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
 
 
 def read_matrix(X: Any, check: Check, absent: str, name: str = "X", empty: bool = False) -> Matrix:
-    """Return the observed cells of a checked array with NaN where nothing is observed, or of a sparse matrix.
-
-    Cells that a sparse matrix does not store are missing, or zeros if absent="zero" (as a dense array then). Where the
-    matrix may be `empty`, no cell need be observed; values that are not allowed are refused.
-    """
+    """Return the observed cells of an array with NaN elsewhere or of a sparse matrix; none if it may be `empty`."""
     shape = int(X.shape[0]), int(X.shape[1])
     if sparse.issparse(X):
         if absent == "zero":

@@ -60,10 +60,7 @@ def empty_columns(links: list[Link]) -> list[np.ndarray]:
 def with_wide_columns(
     posterior: RelationPosterior, links: list[Link], where: list[Layout], columns: list[np.ndarray]
 ) -> RelationPosterior:
-    """The posterior whose offsets of empty columns of real data vary as values about their common mean do.
-
-    Offsets that the other columns have about their own means tell nothing of it.
-    """
+    """The posterior whose offsets of empty columns of real data vary as values about their common mean do."""
     moments = list(posterior.moments)
     for m, (link, empty) in enumerate(zip(links, columns, strict=True)):
         if not (empty.any() and link.kind.theta == "noise" and link.cols_have_bias):
@@ -72,6 +69,7 @@ def with_wide_columns(
         centre, scale = (0.0, 1.0) if link.units is None else link.units
         n, total = float(matrix.cells.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
         square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
+        # offsets that the other columns have about their own means tell nothing of it
         about = centre + scale * found.mean[:, at]
         spread = np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2
         cov = np.repeat(found.cov, len(found.mean), axis=0) if len(found.cov) == 1 else found.cov.copy()
@@ -93,11 +91,8 @@ NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of t
 def fit_components(
     plan: RunPlan, links: list[Link], learned: list[bool], rng: Any, init: str, known: tuple[KnownRows | None, ...] = ()
 ) -> tuple[Run, list[Layout]]:
-    """Fit with the components that are asked for; or with many, and then with those that say something.
-
-    The run's posterior has the components that are kept by the variance that they explain, the largest first; these lie
-    as the layouts say. `known` says what is known of the rows of each entity beside their cells.
-    """
+    """Fit with the components that are asked for; or with many, and then with those that say something."""
+    # The posterior has those that are kept, by the variance that they explain, the largest first, as the layouts say.
     priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
     first = _largest(links) if plan.rank is None else plan.rank
     problem, where = build_problem(links, first, learned, priors, rng, init, START_VARIANCE, known)
@@ -145,14 +140,12 @@ def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned:
 
 
 def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
-    """Which components say something: where their precisions are learned, their means outweigh their variances.
-
-    A component that its precision has switched off has means near 0, and variances that are the prior's.
-    """
+    """Which components say something: where their precisions are learned, their means outweigh their variances."""
     result = np.zeros(rank, dtype=bool)
     for moments, learn in zip(posterior.moments, learned, strict=True):
         if learn or not any(learned):
             noise = variances(moments)[:, :rank].mean(axis=0)
+            # a component that its precision has switched off has means near 0, and variances that are the prior's
             result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
     return result
 
@@ -176,12 +169,10 @@ def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> Relati
 
 
 def _largest(links: list[Link]) -> int:
-    """Components to start from: what covariances of this size tell from noise (Ledermann 1937), within `MOST`.
-
-    Large matrices start from fewer, so that a sweep stays within `WORK`, but from `LEAST` where the shape allows it.
-    """
+    """Components to start from: what covariances of this size tell from noise (Ledermann 1937), within `MOST`."""
     shapes = [link.matrix.cells.shape for link in links]
     cells = sum(link.matrix.x.size for link in links)
+    # large matrices start from fewer, so that a sweep stays within `WORK`, but from `LEAST` where the shape allows it
     affordable = np.clip(np.sqrt(WORK / cells), LEAST, MOST)
     identified = [min(int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2) for n in shape) for shape in shapes]
     return max(1, min(int(affordable), sum(identified)))
@@ -234,17 +225,15 @@ def build_problem(
 
 
 def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Components of the matrix less its column means, scaled so that those of the rows have unit variance.
-
-    Loadings are divided by the observed part of the cells, as the others count as zeros. Components beyond the
-    matrix's rank start at random. Counts are taken by their logarithms, labels are scaled to logits.
-    """
+    """Components of the matrix less its column means, scaled so that those of the rows have unit variance."""
     (N, D), seen, cells = link.matrix.cells.shape, link.modelled, link.matrix.cells
     U, V = (START_SCALE * rng.standard_normal((n, rank)) for n in (N, D))
     matrix, K = seen._replace(x=link.kind.sketch(seen.x)), min(rank, N, D)
     X = matrix.less_columns(matrix.column_means())
     X = X if isinstance(cells, DenseCells) else sparse.csr_matrix((X, (cells.rows, cells.cols)), shape=cells.shape)
     u, s, vt = _leading_vectors(X, K)
+    # Loadings are divided by the observed part of the cells, as the others count as zeros. Components beyond the
+    # matrix's rank start at random.
     U[:, :K] = np.sqrt(N) * u
     V[:, :K] = link.kind.scale / np.sqrt(N) * N * D / cells.n_observed * (s[:, None] * vt).T
     return U, V
@@ -274,11 +263,7 @@ TOLERANCE = 1e-8
 def new_rows(
     posterior: RelationPosterior, links: Mapping[int, Link], where: list[Layout], n_threads: int
 ) -> tuple[State, RelationProblem]:
-    """The conditional posterior of new rows of one entity, the row entity of all the links.
-
-    `links` holds, by the number of the relation, those in which the rows have data; components, noise and dispersion
-    are as fitted. A new row's own dispersion is unknown: it gets the mean of those fitted.
-    """
+    """The conditional posterior of new rows of the row entity of all the links, by their number; all else as fitted."""
     first = next(iter(links.values()))
     e, n = first.row, first.matrix.cells.shape[0]
     entities, start, frozen = list[Entity](), list[np.ndarray](), list[Moments | None]()
@@ -288,6 +273,7 @@ def new_rows(
         entities.append(Entity(n if new else len(moments.mean), precision, fixed, layout.one))
         start.append(rows_at_zero(n, layout) if new else moments.mean)
         frozen.append(None if new else as_packed(moments))
+    # a new row's own dispersion is unknown: it gets the mean of those fitted
     relations = [for_new_rows(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items()]
     problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
     return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem

@@ -153,13 +153,10 @@ def check_row_prior(given: Any, method: str, link: Link) -> None:
 
 
 def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) -> tuple[KnownRows | None, ...]:
-    """What is known of the rows of matrices, which have them and these labels in common; nothing where that is nothing.
-
-    There is an item for the rows, which are the first entity, and one for the columns of each matrix. Features and
-    times that do not fit the rows are refused.
-    """
+    """What is known of the rows that matrices have in common, with these labels; nothing where that is nothing."""
     if given is None:
         return ()
+    # the rows are the first entity, the columns of each matrix are another
     n, others = matrices[0].cells.shape[0], (None,) * len(matrices)
     mode, seen = Mode("rows", labels, n), np.any([matrix.cells.counts("row") > 0.0 for matrix in matrices], axis=0)
     if isinstance(given, Series):

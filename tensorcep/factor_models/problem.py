@@ -60,35 +60,27 @@ class Priors(NamedTuple):
 
 
 class SiteInputs(NamedTuple):
-    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the sites.
-
-    `rng` draws the few numbers that compiled code does not; the streams of cells are keyed by (seed, sweep).
-    """
+    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the sites."""
 
     relation: Relation
     priors: Priors
     f: np.ndarray
     psi: np.ndarray
     old: Sites
-    rng: np.random.Generator
-    seed: int
+    rng: np.random.Generator  # of the few numbers that compiled code does not draw
+    seed: int  # with the sweep the key of the streams of cells
     sweep: int
     executor: Executor
 
 
 class SiteForm(NamedTuple):
-    """How a likelihood becomes Gaussian sites, and bounds.
+    """How a likelihood becomes Gaussian sites, and bounds."""
 
-    ``expected(relation, priors, old, f, variance)`` makes sites of moments of latent values, and
-    ``cell_bounds(relation, sites, f, variance)`` the bound of each cell's log likelihood, without the factor of counts
-    that is free of f. ``drawn(given) -> (sites, psi)`` is given latent values; None where there is no sampler.
-    ``of_squares(relation, priors, squares)`` makes sites where sums over the groups of the expected squares of what is
-    left of the data are all that sites and bounds need of the latent values (Gaussian data).
-    """
-
-    expected: Callable[..., Sites]
+    expected: Callable[..., Sites]  # of (relation, priors, old, f, variance), the moments of latent values
+    # of (relation, sites, f, variance): the bound of each cell's log likelihood, but for the factor of counts free of f
     cell_bounds: Callable[..., np.ndarray]
-    drawn: Callable[[SiteInputs], tuple[Sites, np.ndarray]] | None = None
+    drawn: Callable[[SiteInputs], tuple[Sites, np.ndarray]] | None = None  # sites and psi; None without a sampler
+    # of (relation, priors, squares), where the groups' sums of expected squares of what is left of the data say all
     of_squares: Callable[..., Sites] | None = None
 
 
@@ -159,22 +151,15 @@ class Entity(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What earlier rows said of an entity: natural parameters of its free coordinates, the prior not among them.
+    """What earlier rows said of an entity: natural parameters of its free coordinates, the prior not among them."""
 
-    Lam is (n or 1, P), eta (n, F); `moments` are those of the entity with them and the prior, where sweeps begin.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    moments: Moments
+    Lam: np.ndarray  # (n or 1, P)
+    eta: np.ndarray  # (n, F)
+    moments: Moments  # of the entity with these and the prior, where sweeps begin
 
 
 class RelationProblem(NamedTuple):
-    """What a method infers from.
-
-    `told` and `known`, which are for the method "vb", say per entity what earlier data said of it, and what is known of
-    its rows beside their cells; they are empty where there is nothing.
-    """
+    """What a method infers from."""
 
     entities: tuple[Entity, ...]
     relations: tuple[Relation, ...]
@@ -185,6 +170,7 @@ class RelationProblem(NamedTuple):
     start_variance: float = 1.0  # largest variance of the rows' coordinates to start from
     seed: int = 0
     rank: int = 0  # the first coordinates of every entity are components, in which a sampler's draws are turned
+    # Of "vb" alone, per entity: what earlier data said, and what is known of its rows beside cells; empty of nothing.
     told: tuple[Told | None, ...] = ()
     known: tuple[KnownRows | None, ...] = ()
 
@@ -198,16 +184,13 @@ class RelationDraws(NamedTuple):
 
 
 class RelationPosterior(NamedTuple):
-    """Moments and prior precisions of every entity, and the last sites of every relation.
-
-    `laws` has an item for each entity where something was known of the rows of one.
-    """
+    """Moments and prior precisions of every entity, and the last sites of every relation."""
 
     moments: tuple[Moments, ...]
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
     draws: RelationDraws | None = None
-    laws: tuple[FoundLaw | None, ...] = ()
+    laws: tuple[FoundLaw | None, ...] = ()  # of each entity, where something was known of the rows of one
 
 
 # Observations as likelihoods code them, and the numbers of cells and counts of a relation.
@@ -248,11 +231,9 @@ class Units(NamedTuple):
 
 
 def units_of(matrix: Matrix, centred: bool) -> Units:
-    """Means of the columns where they are to be centred, otherwise 0, and the deviations from them.
-
-    A column of fewer than `FEW` cells gets one more at the typical deviation, the median of the others'; where there
-    are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
-    """
+    """Means of the columns where they are to be centred, otherwise 0, and the deviations from them."""
+    # A column of fewer than `FEW` cells gets one more at the typical deviation, the median of the others' or, without
+    # others, of all cells; a constant one such a deviation that the floor of its noise is such a cell.
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
     away, counts = matrix.less_columns(centre), matrix.cells.counts("column")
     away *= away
@@ -272,10 +253,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
 
 
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
-    """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none.
-
-    They must be finite, as many as matrices or columns, and of real matrices.
-    """
+    """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none."""
     if given is None:
         return [None] * len(matrices)
     one = isinstance(given, numbers.Real)
@@ -337,18 +315,14 @@ Item = TypeVar("Item")
 
 
 class State(NamedTuple):
-    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation.
+    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation."""
 
-    `laws` has an item for each entity where something is known of the rows of one. A sampler has draws without
-    covariance in place of moments, and in place of the variance psi, the latent values of cells with explicit noise.
-    Where no array holds the latent values, there are `Products` of rows in place of them.
-    """
-
-    moments: tuple[Moments, ...]
+    moments: tuple[Moments, ...]  # of a sampler: draws, without covariance
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
+    # A sampler has psi, latent values of explicit noise, for the variance. `Products` where no array holds the values.
     latent: tuple[Any, ...]
-    laws: tuple[RowLaw | None, ...] = ()
+    laws: tuple[RowLaw | None, ...] = ()  # of each entity, where something is known of the rows of one
 
     def law(self, e: int) -> RowLaw | None:
         """The prior of the rows of entity e, where something is known of them; None otherwise."""

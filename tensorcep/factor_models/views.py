@@ -56,10 +56,8 @@ class BaseRelations(FactorModel):
         row_prior: Any = None,
         by_feature: bool = False,
     ) -> Any:
-        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones.
-
-        The rows of the first entity have a prior; columns of real matrices may have a noise of their own, `by_feature`.
-        """
+        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
+        # The rows of the first entity have a prior; columns of real matrices may have their own noise, `by_feature`.
         plan, bias = plan_run(self), check_choice("bias", self.bias, BIASES)
         names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
         given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]

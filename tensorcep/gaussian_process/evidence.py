@@ -112,10 +112,8 @@ def gradient_matrices(kernel: Any) -> int:
 
 
 def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself.
-
-    For the common kernels without an array of n^2 p numbers, and in parts where X is large.
-    """
+    """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself."""
+    # for the common kernels without an array of n^2 p numbers, and in parts where X is large
     if len(X) > 2 * ROWS and all(type(part) in DEFINITE for part in _parts(kernel)):
         parts = [slice(first, first + ROWS) for first in range(0, len(X), ROWS)]
         return np.sum([contract(kernel, X[rows], X if Z is None else Z, G[rows]) for rows in parts], axis=0)
@@ -248,11 +246,9 @@ class KernelSearch(NamedTuple):
 
 
 def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
-    """The kernel with the highest evidence of all starts: its own values, and draws from the range of their bounds.
-
-    Of a kernel with a length scale for every feature, another start is the best one whose scales are equal: the search
-    over all of them may end far below it.
-    """
+    """The kernel with the highest evidence of all starts: its own values, and draws from the range of their bounds."""
+    # Of a kernel with a length scale for every feature, another start is the best one whose scales are equal: the
+    # search over all of them may end far below it.
     if search.optimizer is None or kernel.n_dims == 0:
         return kernel
     bounds, starts = kernel.bounds, [kernel.theta]

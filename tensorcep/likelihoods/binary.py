@@ -80,12 +80,9 @@ class MixedLabels(Labels):
 
 @kernel
 def tilted(y, m, v, theta, logz, alpha, beta):
-    """Write log Phi(z), alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = 1 + v, r = phi(z) / Phi(z).
-
-    For very negative z, z + r is about -1 / z: it comes from a fit of its own, not from the sum.
-
-    Source: Minka (2008), EP: a quick reference, eqs 49-51.
-    """
+    """Write log Phi(z), alpha = y r / s, beta = r (z + r) / s^2 with z = y m / s, s^2 = 1 + v, r = phi(z) / Phi(z)."""
+    # For very negative z, z + r is about -1 / z: it comes from a fit of its own, not from the sum. Source: Minka
+    # (2008), EP: a quick reference, eqs 49-51.
     for n in range(y.shape[0]):
         beta[n] = y[n] * m[n] / math.sqrt(1.0 + v[n])
     normal_cdf_parts(beta, logz, alpha)
@@ -194,13 +191,9 @@ PROBIT = Probit("probit", tilted, loglik, normal=Augmentation(expected, drawn), 
 
 @kernel
 def step_tilted(y, m, v, theta, logz, alpha, beta):
-    """Write log Z, alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = v, r = (1 - 2 theta) phi(z) / Z.
-
-    Z = theta + (1 - 2 theta) Phi(z). Without slack z + r keeps its digits for very negative z; with slack beta may be
-    negative there.
-
-    Source: Minka (2008), EP: a quick reference, eqs 51-55.
-    """
+    """Write log Z, alpha = y r / s, beta = r (z + r) / s^2 with z = y m / s, s^2 = v, r = (1 - 2 theta) phi(z) / Z."""
+    # Z = theta + (1 - 2 theta) Phi(z). Without slack z + r keeps its digits for very negative z; with slack beta may be
+    # negative there. Source: Minka (2008), EP: a quick reference, eqs 51-55.
     for n in range(y.shape[0]):
         beta[n] = y[n] * m[n] / math.sqrt(v[n] + TINY)
     normal_cdf_parts(beta, logz, alpha)

@@ -69,10 +69,7 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         return tags
 
     def _read(self, X: Any, y: Any, *, first: bool = True) -> tuple[Any, np.ndarray, dict[str, Any]]:
-        """Check training points, against those of earlier batches unless they are the first.
-
-        They are (n, d), dense or CSR, with the labels as they were given and the attributes `OF_FEATURES`.
-        """
+        """Training points (n, d), dense or CSR, checked against earlier ones unless `first`; labels; `OF_FEATURES`."""
         stand_in = copy.copy(self)
         X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, order="C", reset=first)
@@ -248,11 +245,8 @@ SWEPT: dict[str, AnyMethod] = {method.name: method for method in (*FACTORISED, V
 
 
 def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, tol: float, n_threads: int = 1) -> Run:
-    """Find the posterior of the weights, a GLMPosterior, by a method of `tensorcep.linear.settings`.
-
-    A factorised method takes the prior's variances alone, the others a covariance matrix too. Sweeps stop where weights
-    change by less than `tol` posterior standard deviations.
-    """
+    """Find the posterior of the weights, a GLMPosterior, by a method of `tensorcep.linear.settings`."""
+    # A factorised method takes the prior's variances alone, others a covariance too; `tol` is in standard deviations.
     settings = settings_of(method)
     if settings.full:
         with one_blas_thread():  # two wait for each other longer than they work, of 60,000 x 300, too

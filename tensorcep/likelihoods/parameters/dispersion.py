@@ -156,12 +156,10 @@ def law_of_dispersion(
     group: np.ndarray | None = None,
     earlier: float = 0.0,
 ) -> Gamma:
-    """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
-
-    The entries are a `share` of all of each r, the others being like them, and count `used` times; `group` (n,) says
-    which r each has, None where there is but one. The prior is Gamma(*prior), `earlier` being the part of its rate that
-    earlier entries have added. From `start`, (k,), log r goes no further than MOST_STEP.
-    """
+    """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r."""
+    # The entries are a `share` of all of each r, the others being like them, and count `used` times; `group` (n,) says
+    # which r each has, None where there is but one. The prior is Gamma(*prior), `earlier` being the part of its rate
+    # that earlier entries have added. From `start`, (k,), log r goes no further than MOST_STEP.
     start, sd = np.atleast_1d(start), np.sqrt(v)
     n, law, counts = len(start), group, y
     times = np.broadcast_to(np.asarray(used, dtype=float), y.shape)

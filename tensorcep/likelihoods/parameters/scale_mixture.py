@@ -286,19 +286,15 @@ class MixtureLaw(NamedTuple):
 
 @dataclass(frozen=True)
 class ScaleMixture(Parameter[MixtureLaw]):
-    """Noise that differs between the rows of a mode, or between entries.
+    """Noise that differs between the rows of a mode, or between entries."""
 
-    Given the squared residuals, shape and factors are drawn as one: the shape with the factors integrated out, then
-    these (a shape given many factors would hardly move). Those of entries come before the rows and weigh the entries; a
-    Metropolis step takes their shape to a neighbour in `ALPHAS`. Those of rows come after, their shape is drawn from
-    all of `ALPHAS`, and the precision that they multiply by an independence Metropolis step, with the factors
-    integrated out too: given them it would hardly move either.
-
-    Where entries left out tell the noise, they tell how large the precisions of rows are on average; what rows are
-    beside each other their own residuals tell, with a precision of their own. Of Student noise they tell precision and
-    shape both.
-    """
-
+    # Given the squared residuals, shape and factors are drawn as one: the shape with the factors integrated out, then
+    # these (a shape given many factors would hardly move). Those of entries come before the rows and weigh the entries;
+    # a Metropolis step takes their shape to a neighbour in `ALPHAS`. Those of rows come after, their shape is drawn
+    # from all of `ALPHAS`, and the precision that they multiply by an independence Metropolis step, with the factors
+    # integrated out too: given them it would hardly move either. Where entries left out tell the noise, they tell how
+    # large the precisions of rows are on average; what rows are beside each other their own residuals tell, with a
+    # precision of their own. Of Student noise they tell precision and shape both.
     prior: ShapeRate  # shape and rate of the Gamma prior of tau
     groups: Groups = UNBOUND  # which entries share a factor: those of a row, or, of mode None, every entry has its own
     by_sums: bool = False  # whether sums over the entries of each row say all: of drawn rows, of targets that are not
