@@ -11,18 +11,9 @@ import numpy as np
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.persist.records import Sized
+from tensorcep.factor_models import side_information
 from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
-from tensorcep.factor_models.side_information import (
-    FoundLaw,
-    KnownRows,
-    Moments,
-    RowLaw,
-    latent_moments,
-    packed_index,
-    products_of,
-    second_moments,
-    trace_weights,
-)
+from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, RowLaw, packed_index, second_moments
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gammas
 
@@ -393,7 +384,7 @@ class Products(NamedTuple):
             (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (self.u, self.v)
         )
         low = np.tril_indices(len(mean_u))
-        scale = trace_weights(len(mean_u))
+        scale = side_information.trace_weights(len(mean_u))
         size = float(((mean_u[low] + cov_u) * (mean_v[low] + cov_v) * scale).sum())  # the sum of E[f^2]
         return float(np.sqrt(max(moved, 0.0) / size)) if size > 0.0 else 0.0
 
@@ -405,17 +396,17 @@ def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, be
     """The latent values of a relation whose rows and columns have these moments; `before` were those before them."""
     summed = relation.kind.form.of_squares is not None and relation.groups != "row" and not u.diagonal
     if not (summed and isinstance(relation.cells, DenseCells)):
-        return latent_moments(relation.cells, u, v, executor)
+        return side_information.latent_moments(relation.cells, u, v, executor)
     if isinstance(before, Products) and before.u is u:
         means, covariances = before.means, before.covariances
     else:
         cells, one = relation.cells, np.ones((1, 1))
-        means = cells.column_sums(one, products_of(u.mean), executor)
+        means = cells.column_sums(one, side_information.products_of(u.mean), executor)
         if len(u.cov) == 1:
             covariances = cells.observed_sums(one, "column")[:, None] * u.cov
         else:
             covariances = cells.column_sums(one, u.cov, executor)
-    squares, scale = np.zeros(relation.cells.shape[1]), trace_weights(u.mean.shape[1])
+    squares, scale = np.zeros(relation.cells.shape[1]), side_information.trace_weights(u.mean.shape[1])
     for rows in relation.cells.blocks():
         rest = u.mean[rows] @ v.mean.T
         np.subtract(relation.x[rows], rest, out=rest)

@@ -11,20 +11,8 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import (
-    RBF,
-    CompoundKernel,
-    ConstantKernel,
-    DotProduct,
-    Exponentiation,
-    ExpSineSquared,
-    Kernel,
-    Matern,
-    Product,
-    RationalQuadratic,
-    Sum,
-    WhiteKernel,
-)
+from sklearn.gaussian_process import kernels
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, Matern, Product, Sum
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.ep.sites import Sites
@@ -43,8 +31,8 @@ ROWS = 1024
 # Kernels that are positive definite by their making.
 DEFINITE = (RBF, ConstantKernel, Matern, Sum, Product, DotProduct)
 # The kernels that a file can name.
-NAMED = (RBF, ConstantKernel, DotProduct, Exponentiation, ExpSineSquared, Matern, Product, RationalQuadratic, Sum)
-KERNELS = {cls.__name__: cls for cls in NAMED}
+NAMED = "RBF ConstantKernel DotProduct Exponentiation ExpSineSquared Matern Product RationalQuadratic Sum"
+KERNELS = {name: getattr(kernels, name) for name in NAMED.split()}
 
 
 def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
@@ -58,12 +46,12 @@ def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
             f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {type(kernel).__name__}."
         )
     parts = _parts(kernel)
-    if any(isinstance(part, WhiteKernel) for part in parts):
+    if any(isinstance(part, kernels.WhiteKernel) for part in parts):
         fail_value(
             "kernel must have no WhiteKernel, because noise belongs to the likelihood of labels and counts; leave it "
             "out."
         )
-    if any(isinstance(part, CompoundKernel) for part in parts):
+    if any(isinstance(part, kernels.CompoundKernel) for part in parts):
         fail_value("kernel must be one kernel; got a CompoundKernel, which stands for several.")
     return clone(kernel)
 
@@ -171,7 +159,7 @@ def _by_scales(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray, 
 _RULES: dict[type, Callable[..., np.ndarray]] = {
     Sum: lambda kernel, X, Z, G: np.concatenate([contract(kernel.k1, X, Z, G), contract(kernel.k2, X, Z, G)]),
     Product: _product,
-    Exponentiation: _power,
+    kernels.Exponentiation: _power,
     ConstantKernel: lambda kernel, X, Z, G: np.array([kernel.constant_value * G.sum()]),
     DotProduct: lambda kernel, X, Z, G: np.array([2.0 * kernel.sigma_0**2 * G.sum()]),
     RBF: lambda kernel, X, Z, G: _by_scales(kernel, X, Z, G, kernel(X, Z)),

@@ -17,17 +17,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_flag,
-    check_int,
-    check_random_state,
-    check_range,
-    check_unmasked,
-    fail_value,
-    warn_user,
-    word_or_range,
-)
+from tensorcep.core import checks
+from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, check_range, fail_value
 from tensorcep.core.executor import n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.persist.models import write_attributes
@@ -71,7 +62,7 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
     def _read(self, X: Any, y: Any, *, first: bool = True) -> tuple[Any, np.ndarray, dict[str, Any]]:
         """Training points (n, d), dense or CSR, checked against earlier ones unless `first`; labels; `OF_FEATURES`."""
         stand_in = copy.copy(self)
-        X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
+        X, y = as_numbers(checks.check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, order="C", reset=first)
         check_classification_targets(y)
         about = vars(stand_in)
@@ -86,7 +77,7 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
     def _checked(self, X: Any) -> Any:
         """Points to predict at."""
         check_is_fitted(self)
-        X = as_numbers(check_unmasked(X, "X"))
+        X = as_numbers(checks.check_unmasked(X, "X"))
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -335,7 +326,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
     def _check_parameters(self) -> GLMSettings:
         """The method's settings, after a look at all parameters."""
         settings = settings_of(self.method)
-        word_or_range("prior_scale", self.prior_scale, ("evidence",), 0.0, include_low=False)
+        checks.word_or_range("prior_scale", self.prior_scale, ("evidence",), 0.0, include_low=False)
         check_flag("fit_intercept", self.fit_intercept)
         check_range("intercept_scale", self.intercept_scale, 0.0, include_low=False)
         if self.intercept_scale != 10.0 and not self.fit_intercept:
@@ -388,7 +379,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             about["log_evidence_"] = float(log_evidence)
         self._take({**about, "n_iter_": run.n_iter, "converged_": bool(run.converged), "trace_": run.trace})
         if not run.converged:
-            warn_user(
+            checks.warn_user(
                 f"{settings.name} stopped after max_iter={self.max_iter} sweeps with a change of "
                 f"{run.trace['change'][-1]:.2g} > tol={self.tol:g} standard deviations; increase max_iter, raise "
                 "tol, scale the features, or choose another method.",
@@ -613,7 +604,7 @@ class BayesPointMachine(FeatureClassifier):
         if not result.converged:
             is_step = self.likelihood == "step"
             cures = ", add damping, or allow for wrong labels by slack or the probit" if is_step else " or add damping"
-            warn_user(
+            checks.warn_user(
                 f"EP stopped after max_iter={self.max_iter} sweeps with a change of {result.trace['change'][-1]:.2g} > "
                 f"tol={self.tol:g} and {result.skipped} updates left out; increase max_iter{cures}.",
                 ConvergenceWarning,
