@@ -395,8 +395,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         (2,)
         """
         m = self._position(matrix)
-        cells = self._cells_of(X, m)
-        mean, variance = results.predict_cells(self.posterior_, m, self._relation(m), cells)
+        mean, variance = results.predict_cells(self.posterior_, m, self._relation(m), self._cells_of(X, m))
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
@@ -499,9 +498,8 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             return check_coords(X, shape, name="X", order=2)
         # Columns of a table are found by the names of the labels, or of the entities where the relation names them;
         # they are taken in order where neither is known, or where the table has no names.
-        parts = []
-        for at, known in zip(columns_of_cells(X, labels, self._entity_names(link)), labels, strict=True):
-            parts.append(X.iloc[:, at].to_numpy() if known is None else known.rows(X.iloc[:, at]))
+        places = zip(columns_of_cells(X, labels, self._entity_names(link)), labels, strict=True)
+        parts = [X.iloc[:, at].to_numpy() if known is None else known.rows(X.iloc[:, at]) for at, known in places]
         return check_coords(np.stack(parts, axis=1), shape, name="X")
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:

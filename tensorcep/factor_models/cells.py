@@ -79,12 +79,10 @@ class Cells:
 
 
 class DenseCells(Cells):
-    """The cells of a matrix kept as one, with the observed ones marked, (N, D) bool or None where all are.
+    """The cells of a matrix kept as one, with the observed ones marked, (N, D) bool or None where all are."""
 
-    A weight that one row, one column or one number tells of all is that of observed cells, and 0 elsewhere; a whole
-    array of weights is 0 there itself. With `of`, a cell array, sums are of its values times weights.
-    """
-
+    # A weight that one row, one column or one number tells of all is that of observed cells, and 0 elsewhere; a whole
+    # array of weights is 0 there itself. With `of`, a cell array, sums are of its values times weights.
     n_dims = 2
 
     def __init__(self, shape: tuple[int, int], observed: np.ndarray | None = None):
@@ -143,18 +141,15 @@ class ListedCells(Cells):
     n_dims = 1
 
     def __init__(self, shape: tuple[int, int], rows: np.ndarray, cols: np.ndarray):
-        self.shape = shape
-        self.rows = np.ascontiguousarray(rows, dtype=np.int64)
-        self.cols = np.ascontiguousarray(cols, dtype=np.int64)
-        self.n_observed = len(rows)
+        self.shape, self.n_observed = shape, len(rows)
+        self.rows, self.cols = (np.ascontiguousarray(part, dtype=np.int64) for part in (rows, cols))
         order, by_col = np.arange(len(rows)), np.argsort(self.cols, kind="stable")
         self._by_row = np.searchsorted(self.rows, np.arange(shape[0] + 1)), order, self.cols
         self._by_col = np.searchsorted(self.cols[by_col], np.arange(shape[1] + 1)), by_col, self.rows
 
     def products(self, A: np.ndarray, B: np.ndarray, executor: Executor) -> np.ndarray:
         """A_i . B_j for every listed cell."""
-        out = np.empty(self.n_observed)
-        A, B = np.ascontiguousarray(A), np.ascontiguousarray(B)
+        out, A, B = np.empty(self.n_observed), np.ascontiguousarray(A), np.ascontiguousarray(B)
         executor.run(entry_products, 0, self.n_observed, self.rows, self.cols, A, B, out)
         return out
 

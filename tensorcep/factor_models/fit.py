@@ -93,9 +93,8 @@ def fit_components(
 ) -> tuple[Run, list[Layout]]:
     """Fit with the components that are asked for; or with many, and then with those that say something."""
     # The posterior has those that are kept, by the variance that they explain, the largest first, as the layouts say.
-    priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
     first = _largest(links) if plan.rank is None else plan.rank
-    problem, where = build_problem(links, first, learned, priors, rng, init, START_VARIANCE, known)
+    problem, where = build_problem(links, first, learned, rng, init, known)
     if plan.rank is None:
         problem = _pruned(plan, problem, links, learned)
         where = layouts(links, len(learned), problem.rank)
@@ -186,14 +185,7 @@ EXACT_SVD = 1000  # the shorter side up to which a Gram matrix is taken apart
 
 
 def build_problem(
-    links: list[Link],
-    rank: int,
-    learned: list[bool],
-    priors: Priors,
-    rng: np.random.Generator,
-    init: str,
-    start_variance: float = 1.0,
-    known: tuple[KnownRows | None, ...] = (),
+    links: list[Link], rank: int, learned: list[bool], rng: Any, init: str, known: tuple[KnownRows | None, ...]
 ) -> tuple[RelationProblem, list[Layout]]:
     """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
     where, sizes = layouts(links, len(learned), rank), dict[int, int]()
@@ -215,8 +207,8 @@ def build_problem(
         relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
         start=tuple(start),
         frozen=(None,) * len(where),
-        priors=priors,
-        start_variance=start_variance,
+        priors=Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors(),
+        start_variance=START_VARIANCE,
         seed=int(rng.integers(2**63)),
         rank=rank,
         known=known,
@@ -353,15 +345,9 @@ def plan_run(estimator: Any) -> RunPlan:
     shows, rank = estimator.verbose, estimator.n_components
     automatic = rank is None or (isinstance(rank, str) and rank == "auto")
     shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
-    return RunPlan(
-        method=ENGINES[settings.name],
-        settings=settings,
-        max_iter=max_iter,
-        tol=check_range("tol", estimator.tol, 0.0),
-        n_threads=n_threads(estimator.n_jobs),
-        verbose=bool(shows),
-        rank=None if automatic else check_int("n_components", rank),
-    )
+    tol, threads = check_range("tol", estimator.tol, 0.0), n_threads(estimator.n_jobs)
+    rank = None if automatic else check_int("n_components", rank)
+    return RunPlan(ENGINES[settings.name], settings, max_iter, tol, threads, bool(shows), rank)
 
 
 def check_links(plan: RunPlan, links: list[Link]) -> None:

@@ -149,12 +149,8 @@ def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
         mean = draws.mean(axis=0)
         away = draws - mean
         moments.append(Moments(mean, pack(np.einsum("sni,snj->nij", away, away) / len(draws)), False))
-    return RelationPosterior(
-        moments=tuple(moments),
-        precisions=tuple(gammas_at(draws.mean(axis=0)) for draws in precisions),
-        sites=tuple(sites),
-        draws=RelationDraws(rows, noise, r),
-    )
+    learned = tuple(gammas_at(draws.mean(axis=0)) for draws in precisions)
+    return RelationPosterior(tuple(moments), learned, tuple(sites), RelationDraws(rows, noise, r))
 
 
 def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:

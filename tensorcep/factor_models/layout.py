@@ -117,20 +117,10 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     if link.rows_have_bias:
         rows.append(row.bias[m])
         cols.append(col.one)
-    relation = Relation(
-        row=link.row,
-        col=link.col,
-        row_coords=np.array(rows),
-        col_coords=np.array(cols),
-        cells=link.matrix.cells,
-        x=coded(link.kind, link.matrix.cells, link.modelled.x),
-        kind=link.kind,
-        groups=link.groups,
-        known_r=link.known_r,
-        units=link.units,
-        col_bias=col.bias.get(m, -1) if link.cols_have_bias else -1,
-        limit=link.limit,
-    )
+    cells, bias = link.matrix.cells, col.bias.get(m, -1) if link.cols_have_bias else -1
+    x = coded(link.kind, cells, link.modelled.x)
+    relation = Relation(link.row, link.col, np.array(rows), np.array(cols), cells, x, link.kind, link.groups)
+    relation = relation._replace(known_r=link.known_r, units=link.units, col_bias=bias, limit=link.limit)
     return relation._replace(table=count_table(relation))
 
 
@@ -187,13 +177,7 @@ def told_of_rows(posterior: RelationPosterior) -> dict[str, Any]:
     if not law.names:
         return {"feature_effects_": None, "lengths_": law.lengths[0].copy()}
     F, K = law.coef.shape
-    table = pd.DataFrame(
-        {
-            "feature": np.repeat(np.array(law.names, dtype=object), K),
-            "component": np.tile(np.arange(K), F),
-            "mean": law.coef.ravel(),
-            "sd": law.sd.ravel(),
-        }
-    )
+    of = {"feature": np.repeat(np.array(law.names, dtype=object), K), "component": np.tile(np.arange(K), F)}
+    table = pd.DataFrame({**of, "mean": law.coef.ravel(), "sd": law.sd.ravel()})
     order = np.argsort(-(table["mean"].abs() / table["sd"]).to_numpy(), kind="stable")
     return {"feature_effects_": table.iloc[order].reset_index(drop=True), "lengths_": None}

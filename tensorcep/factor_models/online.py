@@ -61,15 +61,9 @@ def learn_rows(
         priors = priors._replace(r=shape_and_rate(sites.r))
     told = told_by(posterior.moments[1], posterior.precisions[1], where[1])
     parts = zip(where, sizes, (False, ard), posterior.precisions, strict=True)
-    problem = RelationProblem(
-        entities=tuple(layout.entity(size, learn, precision.mean) for layout, size, learn, precision in parts),
-        relations=(relation_of(link, 0, where),),
-        start=(rows_at_zero(sizes[0], where[0]), posterior.moments[1].mean),
-        frozen=(None, None),
-        priors=priors,
-        rank=where[0].rank,
-        told=(None, told),
-    )
+    entities = tuple(layout.entity(size, learn, precision.mean) for layout, size, learn, precision in parts)
+    start, relation = (rows_at_zero(sizes[0], where[0]), posterior.moments[1].mean), relation_of(link, 0, where)
+    problem = RelationProblem(entities, (relation,), start, (None, None), priors, rank=where[0].rank, told=(None, told))
     run = plan.fit(problem)
     before, now = sites.noise, run.posterior.sites[0].noise
     if before is not None and now is not None:

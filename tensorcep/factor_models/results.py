@@ -302,9 +302,7 @@ class CellPredictive(NamedTuple):
     def interval(self, coverage: float) -> np.ndarray:
         """Central intervals (n, 2), those of a Gaussian, which end at a lower limit."""
         half = float(ndtri(0.5 + 0.5 * coverage)) * self.sd
-        lower = self.mean - half
-        if self.free is not None:
-            lower = np.maximum(lower, self.free[2])
+        lower = self.mean - half if self.free is None else np.maximum(self.mean - half, self.free[2])
         return np.stack([lower, self.mean + half], axis=1)
 
     def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:

@@ -60,10 +60,7 @@ def variances(moments: Moments) -> np.ndarray:
 
 def second_moments(moments: Moments) -> np.ndarray:
     """E[u u'] of every row: its diagonal (n, C), or packed (n, P)."""
-    mean = moments.mean
-    if moments.diagonal:
-        return mean**2 + moments.cov
-    return products_of(mean) + moments.cov
+    return (moments.mean**2 if moments.diagonal else products_of(moments.mean)) + moments.cov
 
 
 def products_of(mean: np.ndarray) -> np.ndarray:

@@ -317,8 +317,7 @@ def omega_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.nda
     """Sites at E[omega], the tightest of the augmentation's bounds."""
     c = np.sqrt(f * f + variance)
     r = dispersion_posterior(relation, priors, old, f, c)
-    weight, target = _polya_gamma(relation, r, c)
-    return Sites(weight, target, r=r)
+    return Sites(*_polya_gamma(relation, r, c), r=r)
 
 
 def _polya_gamma(relation: Relation, r: Gammas | None, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

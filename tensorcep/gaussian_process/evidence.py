@@ -189,8 +189,7 @@ class ExactEvidence:
     """The evidence of a method at kernels; each fit starts at the sites of the last."""
 
     def __init__(self, points: TrainingPoints, settings: GPSettings, stop: Stop):
-        self.points, self.stop = points, stop
-        self.settings = settings
+        self.points, self.settings, self.stop = points, settings, stop
         if isinstance(settings, QP):  # which has no evidence of its own
             self.settings = EP(schedule=settings.schedule, damping=settings.damping)
         self._sites: Sites | None = None
@@ -273,8 +272,7 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
 
 def ties(kernel: Any) -> np.ndarray:
     """For each of the kernel's free parameters (p,) the first that it equals where every feature has the same scale."""
-    tie: list[int] = []
-    at = 0
+    tie, at = list[int](), 0
     for one in kernel.hyperparameters:
         if not one.fixed:
             is_scale = one.name.endswith("length_scale")

@@ -36,8 +36,7 @@ class Labels(Likelihood):
         return 2.0 * check_zero_one("y", check_values(y, name="y")) - 1.0
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        one = np.exp(self.logpdf(1.0, m, v, theta))
-        zero = np.exp(self.logpdf(-1.0, m, v, theta))
+        one, zero = (np.exp(self.logpdf(side, m, v, theta)) for side in (1.0, -1.0))
         return one, one * zero
 
     def quantile(self, q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:

@@ -376,8 +376,7 @@ def spread(X: Any, information: np.ndarray, prior_cov: np.ndarray, steps: int) -
     scale = 1.0 / np.sqrt(squares + 1.0 / prior_cov)
     vector, before, b = np.sqrt(1.0 + np.arange(len(scale)) % 7), np.zeros(len(scale)), 0.0
     vector /= np.linalg.norm(vector)
-    diagonal: list[float] = []
-    beside: list[float] = []
+    diagonal, beside = list[float](), list[float]()
     for _ in range(min(steps, len(scale))):
         scaled = scale * vector
         product = scale * (X.T @ (information * (X @ scaled)) + scaled / prior_cov) - b * before
