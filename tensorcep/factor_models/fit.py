@@ -130,12 +130,9 @@ def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned:
     for entity, precision, layout in zip(problem.entities, posterior.precisions, where, strict=True):
         left = np.delete(entity.learned, dropped)
         entities.append(entity._replace(precision=precision.mean, learned=left, one=layout.one))
-    return problem._replace(
-        entities=tuple(entities),
-        relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
-        start=tuple(moments.mean for moments in posterior.moments),
-        rank=len(kept),
-    )
+    relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
+    start = tuple(moments.mean for moments in posterior.moments)
+    return problem._replace(entities=tuple(entities), relations=relations, start=start, rank=len(kept))
 
 
 def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
@@ -202,18 +199,11 @@ def build_problem(
     for mean, layout in zip(start, where, strict=True):
         if layout.one >= 0:
             mean[:, layout.one] = 1.0
-    problem = RelationProblem(
-        entities=tuple(layout.entity(sizes[e], learned[e]) for e, layout in enumerate(where)),
-        relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
-        start=tuple(start),
-        frozen=(None,) * len(where),
-        priors=Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors(),
-        start_variance=START_VARIANCE,
-        seed=int(rng.integers(2**63)),
-        rank=rank,
-        known=known,
-    )
-    return problem, where
+    entities = tuple(layout.entity(sizes[e], learned[e]) for e, layout in enumerate(where))
+    relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
+    priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
+    problem = RelationProblem(entities, relations, tuple(start), (None,) * len(where), priors, rank=rank, known=known)
+    return problem._replace(start_variance=START_VARIANCE, seed=int(rng.integers(2**63))), where
 
 
 def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -263,20 +253,12 @@ def new_rows(
         new, fixed = number == e, np.zeros(layout.size, dtype=bool)
         precision = posterior.precisions[e].mean if new else np.ones(layout.size)
         entities.append(Entity(n if new else len(moments.mean), precision, fixed, layout.one))
-        start.append(rows_at_zero(n, layout) if new else moments.mean)
+        start.append(layout.rows_at_zero(n) if new else moments.mean)
         frozen.append(None if new else as_packed(moments))
     # a new row's own dispersion is unknown: it gets the mean of those fitted
     relations = [for_new_rows(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items()]
     problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
     return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem
-
-
-def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
-    """Means of n rows all of whose components and biases are 0."""
-    mean = np.zeros((n, layout.size))
-    if layout.one >= 0:
-        mean[:, layout.one] = 1.0
-    return mean
 
 
 def for_new_rows(relation: Relation, sites: Sites) -> Relation:
@@ -320,6 +302,11 @@ class RunPlan(NamedTuple):
     verbose: bool = False
     rank: int | None = None
 
+    def check(self, links: list[Link]) -> None:
+        """Refuse matrices that the method has no sampler for."""
+        for link in links if self.method.capabilities.sampler else ():
+            sampler_of(link.kind)
+
     def fit(self, problem: RelationProblem, callbacks: tuple[Callable[..., Any], ...] = (), warn: bool = True) -> Run:
         """Run the method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
         method, settings, max_iter, tol, n_threads, verbose, _ = self
@@ -348,10 +335,3 @@ def plan_run(estimator: Any) -> RunPlan:
     tol, threads = check_range("tol", estimator.tol, 0.0), n_threads(estimator.n_jobs)
     rank = None if automatic else check_int("n_components", rank)
     return RunPlan(ENGINES[settings.name], settings, max_iter, tol, threads, bool(shows), rank)
-
-
-def check_links(plan: RunPlan, links: list[Link]) -> None:
-    """Refuse matrices that the method has no sampler for."""
-    for link in links:
-        if plan.method.capabilities.sampler:
-            sampler_of(link.kind)

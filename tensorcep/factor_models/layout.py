@@ -93,6 +93,13 @@ class Layout(NamedTuple):
         learned[list(self.bias.values())] = True
         return Entity(n, np.ones(self.size) if precision is None else precision, learned, self.one)
 
+    def rows_at_zero(self, n: int) -> np.ndarray:
+        """Means of n rows all of whose components and biases are 0."""
+        mean = np.zeros((n, self.size))
+        if self.one >= 0:
+            mean[:, self.one] = 1.0
+        return mean
+
 
 def layouts(links: list[Link], n_entities: int, rank: int) -> list[Layout]:
     """The coordinates of every entity."""

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack, unpack
-from tensorcep.factor_models.fit import RunPlan, rows_at_zero
+from tensorcep.factor_models.fit import RunPlan
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Entity, Priors, RelationPosterior, RelationProblem, Told, Units, units_of
 from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments, with_one
@@ -62,7 +62,7 @@ def learn_rows(
     told = told_by(posterior.moments[1], posterior.precisions[1], where[1])
     parts = zip(where, sizes, (False, ard), posterior.precisions, strict=True)
     entities = tuple(layout.entity(size, learn, precision.mean) for layout, size, learn, precision in parts)
-    start, relation = (rows_at_zero(sizes[0], where[0]), posterior.moments[1].mean), relation_of(link, 0, where)
+    start, relation = (where[0].rows_at_zero(sizes[0]), posterior.moments[1].mean), relation_of(link, 0, where)
     problem = RelationProblem(entities, (relation,), start, (None, None), priors, rank=where[0].rank, told=(None, told))
     run = plan.fit(problem)
     before, now = sites.noise, run.posterior.sites[0].noise

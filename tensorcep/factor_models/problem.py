@@ -15,7 +15,7 @@ from tensorcep.factor_models import side_information
 from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
 from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, RowLaw, packed_index, second_moments
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gammas
+from tensorcep.likelihoods.parameters.base import Gammas, Pair
 
 # Matrices as relations between entities: one relation is PCA or factor analysis, several are CCA, GFA or CMF.
 #
@@ -268,9 +268,7 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
 # Natural parameters of an entity's rows given the rest.
 
 
-def natural_parameters(
-    state: State, problem: RelationProblem, e: int, executor: Executor
-) -> tuple[np.ndarray, np.ndarray]:
+def natural_parameters(state: State, problem: RelationProblem, e: int, executor: Executor) -> Pair:
     """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
     entity = problem.entities[e]
     C = len(entity.precision)

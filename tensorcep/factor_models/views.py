@@ -18,7 +18,7 @@ from tensorcep.entries.tables import as_views
 from tensorcep.factor_models import results
 from tensorcep.factor_models.base import FEATURES_OF, FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
-from tensorcep.factor_models.fit import check_links, fit_components, new_rows, plan_run
+from tensorcep.factor_models.fit import fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.problem import limits_of
 from tensorcep.factor_models.results import energies, labels_of, shares
@@ -60,7 +60,7 @@ class BaseRelations(FactorModel):
             groups = "column" if likelihood in with_groups else "all"
             at, augmentation = (names.index(row), names.index(col)), augmentation_of(likelihood)
             links.append(self._measured(Link(matrix, *at, likelihood, augmentation, bias, groups, limit=limit)))
-        check_links(plan, links)
+        plan.check(links)
         labels, sizes = list[Labels | None]([None] * len(names)), dict[int, int]()
         for m, (link, X) in enumerate(zip(links, matrices, strict=True)):
             entities = zip((link.row, link.col), labels_of(X), given[m].cells.shape, ("rows", "columns"), strict=True)
@@ -261,9 +261,7 @@ class GroupFactorAnalysis(BaseRelations):
         if self.noise == "view" and "gaussian" not in likelihoods:
             fail_value("noise has a meaning only where a view is 'gaussian'; got noise='view'; leave it out.")
         said = [f"view {m}" for m in range(len(views))] if names is None else [str(name) for name in names]
-        relations = [
-            (ROWS, f"{FEATURES_OF}{name}", likelihood) for name, likelihood in zip(said, likelihoods, strict=True)
-        ]
+        relations = [(ROWS, f"{FEATURES_OF}{name}", word) for name, word in zip(said, likelihoods, strict=True)]
         return self._fit_relations(views, relations, (ROWS,), self.row_prior, self.noise == "feature")
 
     def _derived(self) -> dict[str, Any]:

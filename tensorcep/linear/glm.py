@@ -579,12 +579,9 @@ class BayesPointMachine(FeatureClassifier):
         classes = two_classes(y)
         in_weights = self.kernel == "linear" and X.shape[1] <= X.shape[0]
         variance = float(self.prior_scale) ** 2
+        cov = variance if in_weights else variance * self._covariance(X, X)
         ep = GaussianEP(
-            prior_cov=variance if in_weights else variance * self._covariance(X, X),
-            schedule=self.schedule,
-            damping=self.damping,
-            max_iter=self.max_iter,
-            tol=self.tol,
+            prior_cov=cov, schedule=self.schedule, damping=self.damping, max_iter=self.max_iter, tol=self.tol
         )
         rows = with_constant(X, self.fit_intercept) if in_weights else None
         result = ep.fit(rows, (y == classes[1]).astype(np.int64), *self._likelihood_and_theta())
