@@ -23,7 +23,7 @@ from tensorcep.factor_models.fit import STARTS, fit_components, for_new_rows, ne
 from tensorcep.factor_models.layout import BIASES, Layout, Link, known_rows, refuse_rows_alone
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
 from tensorcep.factor_models.problem import FEW, Kind, RelationProblem, State
-from tensorcep.factor_models.results import labels_of, latent_block, over_draws
+from tensorcep.factor_models.results import energies, labels_of, latent_block, over_draws
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of
 from tensorcep.priors.features import Features
@@ -196,7 +196,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return {
             "components_": loadings[:, :rank].T.copy(),
             "scores_": rows.mean[:, :rank].copy(),
-            "explained_variance_": results.energies(posterior, relation, rank),
+            "explained_variance_": energies(posterior, relation, rank),
             "relevance_": 1.0 / posterior.precisions[1].mean[:rank],
             "mean_": np.zeros(len(loadings)) if bias < 0 else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
