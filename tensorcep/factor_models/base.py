@@ -134,13 +134,11 @@ def _check_sense(fitted: FittedRelations, links: list[Link]) -> None:
 
 @dataclass(eq=False, repr=False)
 class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
-    """The constructors are made of the fields.
-
-    Those that all models have are here, but for `n_components`, `method` and `ard`, which stand elsewhere in each.
-    """
+    """The constructors are made of the fields."""
 
     engines = ENGINES
 
+    # Those that all models have are here, but for `n_components`, `method` and `ard`, which stand elsewhere in each.
     _: KW_ONLY
     bias: str = "column"
     standardize: bool = True

@@ -40,12 +40,11 @@ OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior.
+    """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior."""
 
-    Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
-    Classes have `_fit(X, y)`, `_probabilities(mean, variance)` of f, and `_check_parameters()`, which refuses
-    parameters that no fit takes, whatever the data: files may hold any.
-    """
+    # Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
+    # Classes have `_fit(X, y)`, `_probabilities(mean, variance)` of f, and `_check_parameters()`, which refuses
+    # parameters that no fit takes, whatever the data: files may hold any.
 
     # What a file holds: attributes that every fit has, and those that some have. Names that do not end in an underscore
     # are no parameters of the estimator.
