@@ -14,16 +14,8 @@ from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_coords,
-    check_flag,
-    check_fraction,
-    check_int,
-    check_random_state,
-    check_size,
-    fail_value,
-)
+from tensorcep.core import checks
+from tensorcep.core.checks import check_choice, check_coords, check_int, fail_value
 from tensorcep.core.fitted import Part
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import unpack
@@ -33,20 +25,11 @@ from tensorcep.core.reporting import Summary
 from tensorcep.core.settings import TakesMethod
 from tensorcep.entries.labels import StoredLabels, stored_labels, why_not_stored
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.factor_models import results
 from tensorcep.factor_models.fit import plan_run
 from tensorcep.factor_models.layout import BIASES, Layout, Link, layouts, no_data, relation_of
 from tensorcep.factor_models.problem import Relation, RelationPosterior, Units, units_of
-from tensorcep.factor_models.results import (
-    CellPredictive,
-    LabelPair,
-    energies,
-    health_line,
-    latent_of_draws,
-    noise_lines,
-    observed_cells,
-    predict_cells,
-    shares,
-)
+from tensorcep.factor_models.results import CellPredictive, LabelPair
 from tensorcep.factor_models.settings import ENGINES
 from tensorcep.factor_models.side_information import Moments, variances
 from tensorcep.factor_models.sites import OBSERVED
@@ -151,13 +134,11 @@ def _check_sense(fitted: FittedRelations, links: list[Link]) -> None:
 
 @dataclass(eq=False, repr=False)
 class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
-    """The constructors are made of the fields.
-
-    Those that all models have are here, but for `n_components`, `method` and `ard`, which stand elsewhere in each.
-    """
+    """The constructors are made of the fields."""
 
     engines = ENGINES
 
+    # Those that all models have are here, but for `n_components`, `method` and `ard`, which stand elsewhere in each.
     _: KW_ONLY
     bias: str = "column"
     standardize: bool = True
@@ -173,19 +154,16 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         plan_run(self)
         check_choice("bias", self.bias, BIASES)
         self._checked_absent()
-        check_random_state(self.random_state)
+        checks.check_random_state(self.random_state)
 
     def _checked_absent(self) -> str:
         return check_choice("absent", self.absent, ("missing", "zero"))
 
     def _measured(self, link: Link) -> Link:
-        """The link with the units of its columns, where these are real and to be on their own scales.
-
-        Without column biases they are not centred. Values that are all so small that squares are 0 are refused.
-        """
-        real, standardize = link.kind.theta == "noise", check_flag("standardize", self.standardize)
+        """The link with the units of its columns, where these are real and to be on their own scales."""
+        real, standardize = link.kind.theta == "noise", checks.check_flag("standardize", self.standardize)
         if real:
-            check_size("X", link.matrix.x)
+            checks.check_size("X", link.matrix.x)  # values that are all so small that squares are 0 are refused
         return link._replace(units=units_of(link.matrix, link.cols_have_bias)) if real and standardize else link
 
     def _derived(self) -> dict[str, Any]:
@@ -300,10 +278,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         for m, link in enumerate(self._links):
             relation, K = self._relation(m), self._where[0].rank
             if link.units is not None:
-                energy = energies(self.posterior_, relation._replace(units=None), K)
+                energy = results.energies(self.posterior_, relation._replace(units=None), K)
                 found.append(energy / link.matrix.cells.shape[1])
             else:
-                found.append(shares(self.posterior_, relation, K))
+                found.append(results.shares(self.posterior_, relation, K))
         columns = pd.RangeIndex(len(found[0]), name="component")
         return pd.DataFrame(np.stack(found), index=pd.Index(self.matrix_names_, name="matrix"), columns=columns)
 
@@ -382,7 +360,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     def _tidy(self, moments: Moments, name: str, known: Any, coverage: float) -> pd.DataFrame:
         """A line per row and component, rows by the names that are known."""
-        z, K = float(ndtri(0.5 + 0.5 * check_fraction("coverage", coverage))), self._where[0].rank
+        z, K = float(ndtri(0.5 + 0.5 * checks.check_fraction("coverage", coverage))), self._where[0].rank
         mean, sd = moments.mean[:, :K], np.sqrt(np.broadcast_to(variances(moments), moments.mean.shape)[:, :K])
         rows = np.arange(len(mean)) if known is None or len(known) != len(mean) else np.asarray(known)
         table = {name: np.tile(rows, K), "component": np.repeat(np.arange(K), len(mean)), "mean": mean.T.ravel()}
@@ -415,8 +393,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         (2,)
         """
         m = self._position(matrix)
-        cells = self._cells_of(X, m)
-        mean, variance = predict_cells(self.posterior_, m, self._relation(m), cells)
+        mean, variance = results.predict_cells(self.posterior_, m, self._relation(m), self._cells_of(X, m))
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
@@ -443,10 +420,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """
         m = self._position(part)
         cells, relation, limit = self._cells_of(X, m), self._relation(m), self._links[m].limit
-        mean, variance = predict_cells(self.posterior_, m, relation, cells)
+        mean, variance = results.predict_cells(self.posterior_, m, relation, cells)
         if limit is None:
             return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance))
-        free, apart = predict_cells(self.posterior_, m, relation._replace(limit=None), cells)
+        free, apart = results.predict_cells(self.posterior_, m, relation._replace(limit=None), cells)
         law = free, np.sqrt(apart), limit[cells[:, 1]]
         return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance), law)
 
@@ -469,7 +446,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         m, draws = self._position(part), self.posterior_.draws
         if draws is None:
             fail_value(f"latent_draws needs draws, but method {self.method!r} draws none; use method='gibbs'.")
-        return latent_of_draws(draws, self._relation(m), self._cells_of(X, m))[None]
+        return results.latent_of_draws(draws, self._relation(m), self._cells_of(X, m))[None]
 
     def anomaly_score(self, X: Any, y: Any = None, part: Any = 0) -> pd.DataFrame:
         """How odd the observed cells of a matrix are: a row each, with the columns of both modes and
@@ -493,7 +470,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         >>> BayesianPCA(1, random_state=0).fit(X).anomaly_score(X).columns.tolist()
         ['row', 'column', 'value', 'mean', 'sd', 'surprise']
         """
-        known, tensor = self.parts_[self._position(part)], observed_cells(X)
+        known, tensor = self.parts_[self._position(part)], results.observed_cells(X)
         if y is not None:
             fail_value("y must be None: a matrix brings its values.")
         if tensor.shape != tuple(known.shape):
@@ -506,12 +483,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         )
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
-        """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates.
-
-        Columns of a table are found by the names of the labels, or of the entities where the relation names them; they
-        are taken in order where neither is known, or where the table has no names. Other names, and rows and columns
-        that are not known, are refused.
-        """
+        """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates."""
         link = self._links[m]
         labels, shape = (self._entity_labels[link.row], self._entity_labels[link.col]), link.matrix.cells.shape
         if isinstance(X, SparseTensor):
@@ -522,9 +494,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             X = X.set_axis([0, 1], axis=1) if nameless else X
         if not isinstance(X, pd.DataFrame):
             return check_coords(X, shape, name="X", order=2)
-        parts = []
-        for at, known in zip(columns_of_cells(X, labels, self._entity_names(link)), labels, strict=True):
-            parts.append(X.iloc[:, at].to_numpy() if known is None else known.rows(X.iloc[:, at]))
+        # Columns of a table are found by the names of the labels, or of the entities where the relation names them;
+        # they are taken in order where neither is known, or where the table has no names.
+        places = zip(columns_of_cells(X, labels, self._entity_names(link)), labels, strict=True)
+        parts = [X.iloc[:, at].to_numpy() if known is None else known.rows(X.iloc[:, at]) for at, known in places]
         return check_coords(np.stack(parts, axis=1), shape, name="X")
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
@@ -561,8 +534,8 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             "matrices": ", ".join(said),
             "likelihoods": ", ".join(limited),
             "sweeps": f"{self.n_iter_}, {'' if self.converged_ else 'not '}converged{seconds}",
-            **noise_lines(self.posterior_, relations, self.matrix_names_),
-            "health": health_line(self, relations),
+            **results.noise_lines(self.posterior_, relations, self.matrix_names_),
+            "health": results.health_line(self, relations),
         }
         weights = pd.DataFrame(np.atleast_2d(self.weights_), index=explained.index).T.reset_index(drop=True)
         tables = {

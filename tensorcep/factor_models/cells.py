@@ -33,10 +33,7 @@ def entry_products(first, last, rows, cols, A, B, out):
 
 @kernel
 def line_sums(first, last, start, order, other, weight, B, out):
-    """out[i] = sum of weight[n] B[other[n]] over the entries n of the lines (rows or columns) first:last.
-
-    The entries of line i are order[start[i]:start[i + 1]].
-    """
+    """out[i] = sum of weight[n] B[other[n]] over the entries n = order[start[i]:start[i + 1]] of each row or column."""
     for i in range(first, last):
         out[i, :] = 0.0
         for p in range(start[i], start[i + 1]):
@@ -82,12 +79,10 @@ class Cells:
 
 
 class DenseCells(Cells):
-    """The cells of a matrix kept as one, with the observed ones marked, (N, D) bool or None where all are.
+    """The cells of a matrix kept as one, with the observed ones marked, (N, D) bool or None where all are."""
 
-    A weight that one row, one column or one number tells of all is that of observed cells, and 0 elsewhere; a whole
-    array of weights is 0 there itself. With `of`, a cell array, sums are of its values times weights.
-    """
-
+    # A weight that one row, one column or one number tells of all is that of observed cells, and 0 elsewhere; a whole
+    # array of weights is 0 there itself. With `of`, a cell array, sums are of its values times weights.
     n_dims = 2
 
     def __init__(self, shape: tuple[int, int], observed: np.ndarray | None = None):
@@ -146,18 +141,15 @@ class ListedCells(Cells):
     n_dims = 1
 
     def __init__(self, shape: tuple[int, int], rows: np.ndarray, cols: np.ndarray):
-        self.shape = shape
-        self.rows = np.ascontiguousarray(rows, dtype=np.int64)
-        self.cols = np.ascontiguousarray(cols, dtype=np.int64)
-        self.n_observed = len(rows)
+        self.shape, self.n_observed = shape, len(rows)
+        self.rows, self.cols = (np.ascontiguousarray(part, dtype=np.int64) for part in (rows, cols))
         order, by_col = np.arange(len(rows)), np.argsort(self.cols, kind="stable")
         self._by_row = np.searchsorted(self.rows, np.arange(shape[0] + 1)), order, self.cols
         self._by_col = np.searchsorted(self.cols[by_col], np.arange(shape[1] + 1)), by_col, self.rows
 
     def products(self, A: np.ndarray, B: np.ndarray, executor: Executor) -> np.ndarray:
         """A_i . B_j for every listed cell."""
-        out = np.empty(self.n_observed)
-        A, B = np.ascontiguousarray(A), np.ascontiguousarray(B)
+        out, A, B = np.empty(self.n_observed), np.ascontiguousarray(A), np.ascontiguousarray(B)
         executor.run(entry_products, 0, self.n_observed, self.rows, self.cols, A, B, out)
         return out
 
@@ -231,11 +223,7 @@ class Matrix(NamedTuple):
 
 
 def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
-    """A `SparseTensor` of order 2 as an array with NaN, or sparse where few of its cells are observed; others as given,
-    but for matrices of other libraries, which become frames, and sparse ones, of which a cell is there once.
-
-    A warning tells that zeros which a sparse matrix stores are observed, unless they are labels, or others are, too.
-    """
+    """An array with NaN, a frame, or a sparse matrix with each cell once; a warning tells of zeros that it stores."""
     if not isinstance(X, SparseTensor):
         X = as_numbers(X, name)
         tell = absent == "missing" and check is not check_zero_one
@@ -246,11 +234,7 @@ def as_array(X: Any, check: Check, absent: str, name: str = "X") -> Any:
 
 
 def read_matrix(X: Any, check: Check, absent: str, name: str = "X", empty: bool = False) -> Matrix:
-    """Return the observed cells of a checked array with NaN where nothing is observed, or of a sparse matrix.
-
-    Cells that a sparse matrix does not store are missing, or zeros if absent="zero" (as a dense array then). Where the
-    matrix may be `empty`, no cell need be observed; values that are not allowed are refused.
-    """
+    """Return the observed cells of an array with NaN elsewhere or of a sparse matrix; none if it may be `empty`."""
     shape = int(X.shape[0]), int(X.shape[1])
     if sparse.issparse(X):
         if absent == "zero":

@@ -60,10 +60,7 @@ def empty_columns(links: list[Link]) -> list[np.ndarray]:
 def with_wide_columns(
     posterior: RelationPosterior, links: list[Link], where: list[Layout], columns: list[np.ndarray]
 ) -> RelationPosterior:
-    """The posterior whose offsets of empty columns of real data vary as values about their common mean do.
-
-    Offsets that the other columns have about their own means tell nothing of it.
-    """
+    """The posterior whose offsets of empty columns of real data vary as values about their common mean do."""
     moments = list(posterior.moments)
     for m, (link, empty) in enumerate(zip(links, columns, strict=True)):
         if not (empty.any() and link.kind.theta == "noise" and link.cols_have_bias):
@@ -72,6 +69,7 @@ def with_wide_columns(
         centre, scale = (0.0, 1.0) if link.units is None else link.units
         n, total = float(matrix.cells.counts("column").sum()), float(matrix.cells.group_sums(matrix.x, "all")[0])
         square = float(matrix.cells.group_sums(matrix.x**2, "all")[0])
+        # offsets that the other columns have about their own means tell nothing of it
         about = centre + scale * found.mean[:, at]
         spread = np.maximum(square / n - 2.0 * about * total / n + about**2, 0.0) / scale**2
         cov = np.repeat(found.cov, len(found.mean), axis=0) if len(found.cov) == 1 else found.cov.copy()
@@ -93,14 +91,10 @@ NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of t
 def fit_components(
     plan: RunPlan, links: list[Link], learned: list[bool], rng: Any, init: str, known: tuple[KnownRows | None, ...] = ()
 ) -> tuple[Run, list[Layout]]:
-    """Fit with the components that are asked for; or with many, and then with those that say something.
-
-    The run's posterior has the components that are kept by the variance that they explain, the largest first; these lie
-    as the layouts say. `known` says what is known of the rows of each entity beside their cells.
-    """
-    priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
+    """Fit with the components that are asked for; or with many, and then with those that say something."""
+    # The posterior has those that are kept, by the variance that they explain, the largest first, as the layouts say.
     first = _largest(links) if plan.rank is None else plan.rank
-    problem, where = build_problem(links, first, learned, priors, rng, init, START_VARIANCE, known)
+    problem, where = build_problem(links, first, learned, rng, init, known)
     if plan.rank is None:
         problem = _pruned(plan, problem, links, learned)
         where = layouts(links, len(learned), problem.rank)
@@ -136,23 +130,18 @@ def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned:
     for entity, precision, layout in zip(problem.entities, posterior.precisions, where, strict=True):
         left = np.delete(entity.learned, dropped)
         entities.append(entity._replace(precision=precision.mean, learned=left, one=layout.one))
-    return problem._replace(
-        entities=tuple(entities),
-        relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
-        start=tuple(moments.mean for moments in posterior.moments),
-        rank=len(kept),
-    )
+    relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
+    start = tuple(moments.mean for moments in posterior.moments)
+    return problem._replace(entities=tuple(entities), relations=relations, start=start, rank=len(kept))
 
 
 def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
-    """Which components say something: where their precisions are learned, their means outweigh their variances.
-
-    A component that its precision has switched off has means near 0, and variances that are the prior's.
-    """
+    """Which components say something: where their precisions are learned, their means outweigh their variances."""
     result = np.zeros(rank, dtype=bool)
     for moments, learn in zip(posterior.moments, learned, strict=True):
         if learn or not any(learned):
             noise = variances(moments)[:, :rank].mean(axis=0)
+            # a component that its precision has switched off has means near 0, and variances that are the prior's
             result |= (moments.mean[:, :rank] ** 2).mean(axis=0) > noise
     return result
 
@@ -176,12 +165,10 @@ def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> Relati
 
 
 def _largest(links: list[Link]) -> int:
-    """Components to start from: what covariances of this size tell from noise (Ledermann 1937), within `MOST`.
-
-    Large matrices start from fewer, so that a sweep stays within `WORK`, but from `LEAST` where the shape allows it.
-    """
+    """Components to start from: what covariances of this size tell from noise (Ledermann 1937), within `MOST`."""
     shapes = [link.matrix.cells.shape for link in links]
     cells = sum(link.matrix.x.size for link in links)
+    # large matrices start from fewer, so that a sweep stays within `WORK`, but from `LEAST` where the shape allows it
     affordable = np.clip(np.sqrt(WORK / cells), LEAST, MOST)
     identified = [min(int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2) for n in shape) for shape in shapes]
     return max(1, min(int(affordable), sum(identified)))
@@ -195,14 +182,7 @@ EXACT_SVD = 1000  # the shorter side up to which a Gram matrix is taken apart
 
 
 def build_problem(
-    links: list[Link],
-    rank: int,
-    learned: list[bool],
-    priors: Priors,
-    rng: np.random.Generator,
-    init: str,
-    start_variance: float = 1.0,
-    known: tuple[KnownRows | None, ...] = (),
+    links: list[Link], rank: int, learned: list[bool], rng: Any, init: str, known: tuple[KnownRows | None, ...]
 ) -> tuple[RelationProblem, list[Layout]]:
     """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
     where, sizes = layouts(links, len(learned), rank), dict[int, int]()
@@ -219,32 +199,23 @@ def build_problem(
     for mean, layout in zip(start, where, strict=True):
         if layout.one >= 0:
             mean[:, layout.one] = 1.0
-    problem = RelationProblem(
-        entities=tuple(layout.entity(sizes[e], learned[e]) for e, layout in enumerate(where)),
-        relations=tuple(relation_of(link, m, where) for m, link in enumerate(links)),
-        start=tuple(start),
-        frozen=(None,) * len(where),
-        priors=priors,
-        start_variance=start_variance,
-        seed=int(rng.integers(2**63)),
-        rank=rank,
-        known=known,
-    )
-    return problem, where
+    entities = tuple(layout.entity(sizes[e], learned[e]) for e, layout in enumerate(where))
+    relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
+    priors = Priors(noise=NOISE_PRIOR) if any(link.units is not None for link in links) else Priors()
+    problem = RelationProblem(entities, relations, tuple(start), (None,) * len(where), priors, rank=rank, known=known)
+    return problem._replace(start_variance=START_VARIANCE, seed=int(rng.integers(2**63))), where
 
 
 def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Components of the matrix less its column means, scaled so that those of the rows have unit variance.
-
-    Loadings are divided by the observed part of the cells, as the others count as zeros. Components beyond the
-    matrix's rank start at random. Counts are taken by their logarithms, labels are scaled to logits.
-    """
+    """Components of the matrix less its column means, scaled so that those of the rows have unit variance."""
     (N, D), seen, cells = link.matrix.cells.shape, link.modelled, link.matrix.cells
     U, V = (START_SCALE * rng.standard_normal((n, rank)) for n in (N, D))
     matrix, K = seen._replace(x=link.kind.sketch(seen.x)), min(rank, N, D)
     X = matrix.less_columns(matrix.column_means())
     X = X if isinstance(cells, DenseCells) else sparse.csr_matrix((X, (cells.rows, cells.cols)), shape=cells.shape)
     u, s, vt = _leading_vectors(X, K)
+    # Loadings are divided by the observed part of the cells, as the others count as zeros. Components beyond the
+    # matrix's rank start at random.
     U[:, :K] = np.sqrt(N) * u
     V[:, :K] = link.kind.scale / np.sqrt(N) * N * D / cells.n_observed * (s[:, None] * vt).T
     return U, V
@@ -274,11 +245,7 @@ TOLERANCE = 1e-8
 def new_rows(
     posterior: RelationPosterior, links: Mapping[int, Link], where: list[Layout], n_threads: int
 ) -> tuple[State, RelationProblem]:
-    """The conditional posterior of new rows of one entity, the row entity of all the links.
-
-    `links` holds, by the number of the relation, those in which the rows have data; components, noise and dispersion
-    are as fitted. A new row's own dispersion is unknown: it gets the mean of those fitted.
-    """
+    """The conditional posterior of new rows of the row entity of all the links, by their number; all else as fitted."""
     first = next(iter(links.values()))
     e, n = first.row, first.matrix.cells.shape[0]
     entities, start, frozen = list[Entity](), list[np.ndarray](), list[Moments | None]()
@@ -286,19 +253,12 @@ def new_rows(
         new, fixed = number == e, np.zeros(layout.size, dtype=bool)
         precision = posterior.precisions[e].mean if new else np.ones(layout.size)
         entities.append(Entity(n if new else len(moments.mean), precision, fixed, layout.one))
-        start.append(rows_at_zero(n, layout) if new else moments.mean)
+        start.append(layout.rows_at_zero(n) if new else moments.mean)
         frozen.append(None if new else as_packed(moments))
+    # a new row's own dispersion is unknown: it gets the mean of those fitted
     relations = [for_new_rows(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items()]
     problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
     return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem
-
-
-def rows_at_zero(n: int, layout: Layout) -> np.ndarray:
-    """Means of n rows all of whose components and biases are 0."""
-    mean = np.zeros((n, layout.size))
-    if layout.one >= 0:
-        mean[:, layout.one] = 1.0
-    return mean
 
 
 def for_new_rows(relation: Relation, sites: Sites) -> Relation:
@@ -342,6 +302,11 @@ class RunPlan(NamedTuple):
     verbose: bool = False
     rank: int | None = None
 
+    def check(self, links: list[Link]) -> None:
+        """Refuse matrices that the method has no sampler for."""
+        for link in links if self.method.capabilities.sampler else ():
+            sampler_of(link.kind)
+
     def fit(self, problem: RelationProblem, callbacks: tuple[Callable[..., Any], ...] = (), warn: bool = True) -> Run:
         """Run the method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
         method, settings, max_iter, tol, n_threads, verbose, _ = self
@@ -367,19 +332,6 @@ def plan_run(estimator: Any) -> RunPlan:
     shows, rank = estimator.verbose, estimator.n_components
     automatic = rank is None or (isinstance(rank, str) and rank == "auto")
     shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
-    return RunPlan(
-        method=ENGINES[settings.name],
-        settings=settings,
-        max_iter=max_iter,
-        tol=check_range("tol", estimator.tol, 0.0),
-        n_threads=n_threads(estimator.n_jobs),
-        verbose=bool(shows),
-        rank=None if automatic else check_int("n_components", rank),
-    )
-
-
-def check_links(plan: RunPlan, links: list[Link]) -> None:
-    """Refuse matrices that the method has no sampler for."""
-    for link in links:
-        if plan.method.capabilities.sampler:
-            sampler_of(link.kind)
+    tol, threads = check_range("tol", estimator.tol, 0.0), n_threads(estimator.n_jobs)
+    rank = None if automatic else check_int("n_components", rank)
+    return RunPlan(ENGINES[settings.name], settings, max_iter, tol, threads, bool(shows), rank)

@@ -48,14 +48,10 @@ class Draw(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """The values of one sweep, and those kept.
+    """The values of one sweep, and those kept."""
 
-    The state has rows as moments without covariance, and latent values with psi where there is explicit noise; the
-    generator is of the few numbers that are not drawn in compiled code.
-    """
-
-    state: State
-    rng: np.random.Generator
+    state: State  # rows as moments without covariance; latent values with psi where there is explicit noise
+    rng: np.random.Generator  # of the few numbers that are not drawn in compiled code
     sweep: int
     kept: tuple[Draw, ...]
 
@@ -153,19 +149,13 @@ def finish(chain: Chain, problem: RelationProblem) -> RelationPosterior:
         mean = draws.mean(axis=0)
         away = draws - mean
         moments.append(Moments(mean, pack(np.einsum("sni,snj->nij", away, away) / len(draws)), False))
-    return RelationPosterior(
-        moments=tuple(moments),
-        precisions=tuple(gammas_at(draws.mean(axis=0)) for draws in precisions),
-        sites=tuple(sites),
-        draws=RelationDraws(rows, noise, r),
-    )
+    learned = tuple(gammas_at(draws.mean(axis=0)) for draws in precisions)
+    return RelationPosterior(tuple(moments), learned, tuple(sites), RelationDraws(rows, noise, r))
 
 
 def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:
-    """The draws with the components of each turned by the orthogonal matrix that brings them nearest to the last.
-
-    Draws that differ by a rotation of the components have the same latent values; without this their mean means little.
-    """
+    """The draws with the components of each turned by the orthogonal matrix that brings them nearest to the last."""
+    # draws that differ by a rotation have the same latent values; without this their mean means little
     turned = [draws.copy() for draws in rows]
     for s in range(len(rows[0]) - 1):
         cross = sum(draws[s, :, :rank].T @ draws[-1, :, :rank] for draws in rows)

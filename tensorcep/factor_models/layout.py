@@ -93,6 +93,13 @@ class Layout(NamedTuple):
         learned[list(self.bias.values())] = True
         return Entity(n, np.ones(self.size) if precision is None else precision, learned, self.one)
 
+    def rows_at_zero(self, n: int) -> np.ndarray:
+        """Means of n rows all of whose components and biases are 0."""
+        mean = np.zeros((n, self.size))
+        if self.one >= 0:
+            mean[:, self.one] = 1.0
+        return mean
+
 
 def layouts(links: list[Link], n_entities: int, rank: int) -> list[Layout]:
     """The coordinates of every entity."""
@@ -117,20 +124,10 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     if link.rows_have_bias:
         rows.append(row.bias[m])
         cols.append(col.one)
-    relation = Relation(
-        row=link.row,
-        col=link.col,
-        row_coords=np.array(rows),
-        col_coords=np.array(cols),
-        cells=link.matrix.cells,
-        x=coded(link.kind, link.matrix.cells, link.modelled.x),
-        kind=link.kind,
-        groups=link.groups,
-        known_r=link.known_r,
-        units=link.units,
-        col_bias=col.bias.get(m, -1) if link.cols_have_bias else -1,
-        limit=link.limit,
-    )
+    cells, bias = link.matrix.cells, col.bias.get(m, -1) if link.cols_have_bias else -1
+    x = coded(link.kind, cells, link.modelled.x)
+    relation = Relation(link.row, link.col, np.array(rows), np.array(cols), cells, x, link.kind, link.groups)
+    relation = relation._replace(known_r=link.known_r, units=link.units, col_bias=bias, limit=link.limit)
     return relation._replace(table=count_table(relation))
 
 
@@ -153,13 +150,10 @@ def check_row_prior(given: Any, method: str, link: Link) -> None:
 
 
 def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) -> tuple[KnownRows | None, ...]:
-    """What is known of the rows of matrices, which have them and these labels in common; nothing where that is nothing.
-
-    There is an item for the rows, which are the first entity, and one for the columns of each matrix. Features and
-    times that do not fit the rows are refused.
-    """
+    """What is known of the rows that matrices have in common, with these labels; nothing where that is nothing."""
     if given is None:
         return ()
+    # the rows are the first entity, the columns of each matrix are another
     n, others = matrices[0].cells.shape[0], (None,) * len(matrices)
     mode, seen = Mode("rows", labels, n), np.any([matrix.cells.counts("row") > 0.0 for matrix in matrices], axis=0)
     if isinstance(given, Series):
@@ -190,13 +184,7 @@ def told_of_rows(posterior: RelationPosterior) -> dict[str, Any]:
     if not law.names:
         return {"feature_effects_": None, "lengths_": law.lengths[0].copy()}
     F, K = law.coef.shape
-    table = pd.DataFrame(
-        {
-            "feature": np.repeat(np.array(law.names, dtype=object), K),
-            "component": np.tile(np.arange(K), F),
-            "mean": law.coef.ravel(),
-            "sd": law.sd.ravel(),
-        }
-    )
+    of = {"feature": np.repeat(np.array(law.names, dtype=object), K), "component": np.tile(np.arange(K), F)}
+    table = pd.DataFrame({**of, "mean": law.coef.ravel(), "sd": law.sd.ravel()})
     order = np.argsort(-(table["mean"].abs() / table["sd"]).to_numpy(), kind="stable")
     return {"feature_effects_": table.iloc[order].reset_index(drop=True), "lengths_": None}

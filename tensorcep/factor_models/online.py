@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import pack, unpack
-from tensorcep.factor_models.fit import RunPlan, rows_at_zero
+from tensorcep.factor_models.fit import RunPlan
 from tensorcep.factor_models.layout import Layout, Link, relation_of
 from tensorcep.factor_models.problem import Entity, Priors, RelationPosterior, RelationProblem, Told, Units, units_of
 from tensorcep.factor_models.side_information import Moments, as_packed, packed_index, second_moments, with_one
@@ -52,12 +52,8 @@ def with_first_values(link: Link, posterior: RelationPosterior, layout: Layout) 
 def learn_rows(
     plan: RunPlan, link: Link, posterior: RelationPosterior, sums: np.ndarray, n: int, where: list[Layout], ard: bool
 ) -> tuple[Run, np.ndarray]:
-    """Run the sweeps of a batch of new rows, the matrix of `link`, on top of what is known.
-
-    That is a posterior with a joint Gaussian for each column, and the `sums_of_rows` (C, C) of all n earlier rows;
-    `ard` says whether the components' precisions are learned. The run's posterior is that of these rows and of the
-    columns; with it come the sums of all rows.
-    """
+    """Return the run of a batch of new rows on top of what is known, and the new sums of all rows."""
+    # Known are a posterior with a joint Gaussian for each column, and the `sums_of_rows` (C, C) of all n earlier rows.
     sizes, sites, priors = link.matrix.cells.shape, posterior.sites[0], Priors()
     if sites.noise is not None:
         priors = priors._replace(noise=shape_and_rate(sites.noise))
@@ -65,15 +61,9 @@ def learn_rows(
         priors = priors._replace(r=shape_and_rate(sites.r))
     told = told_by(posterior.moments[1], posterior.precisions[1], where[1])
     parts = zip(where, sizes, (False, ard), posterior.precisions, strict=True)
-    problem = RelationProblem(
-        entities=tuple(layout.entity(size, learn, precision.mean) for layout, size, learn, precision in parts),
-        relations=(relation_of(link, 0, where),),
-        start=(rows_at_zero(sizes[0], where[0]), posterior.moments[1].mean),
-        frozen=(None, None),
-        priors=priors,
-        rank=where[0].rank,
-        told=(None, told),
-    )
+    entities = tuple(layout.entity(size, learn, precision.mean) for layout, size, learn, precision in parts)
+    start, relation = (where[0].rows_at_zero(sizes[0]), posterior.moments[1].mean), relation_of(link, 0, where)
+    problem = RelationProblem(entities, (relation,), start, (None, None), priors, rank=where[0].rank, told=(None, told))
     run = plan.fit(problem)
     before, now = sites.noise, run.posterior.sites[0].noise
     if before is not None and now is not None:
@@ -107,10 +97,8 @@ def told_by(columns: Moments, precision: Gammas, layout: Layout) -> Told:
 
 
 def _turn(mean_square: np.ndarray, columns: Moments, where: list[Layout]) -> tuple[np.ndarray, np.ndarray]:
-    """What turns rows, u' = T u, and the inverse of what turns columns then, v' = M v: T' in their coordinates.
-
-    The components of rows of this mean square E[u u'] become standardised, those of columns uncorrelated.
-    """
+    """What turns rows, u' = T u, and the inverse of what turns columns then, v' = M v: T' in their coordinates."""
+    # The components of rows of this mean square E[u u'] become standardised, those of columns uncorrelated.
     K, one = where[0].rank, where[0].one
     shift = mean_square[:K, one] if one >= 0 else np.zeros(K)
     A = np.linalg.cholesky(mean_square[:K, :K] - np.outer(shift, shift))

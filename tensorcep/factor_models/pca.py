@@ -10,53 +10,20 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_flag,
-    check_random_state,
-    check_range,
-    check_unmasked,
-    fail_value,
-    warn_user,
-)
+from tensorcep.core import checks
+from tensorcep.core.checks import check_choice, check_flag, check_random_state, check_range, fail_value
 from tensorcep.core.executor import n_threads
 from tensorcep.core.loop import Run
 from tensorcep.core.settings import Settings, fill_docstring
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.factor_models import layout, results
 from tensorcep.factor_models.base import FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, Matrix, as_array, read_matrix
-from tensorcep.factor_models.fit import (
-    STARTS,
-    check_links,
-    fit_components,
-    for_new_rows,
-    new_rows,
-    plan_run,
-    row_evidence,
-    rows_at_zero,
-)
-from tensorcep.factor_models.layout import (
-    BIASES,
-    Layout,
-    Link,
-    check_row_prior,
-    known_rows,
-    no_data,
-    refuse_rows_alone,
-    told_of_rows,
-)
+from tensorcep.factor_models.fit import STARTS, fit_components, for_new_rows, new_rows, plan_run, row_evidence
+from tensorcep.factor_models.layout import BIASES, Layout, Link, known_rows, refuse_rows_alone
 from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
 from tensorcep.factor_models.problem import FEW, Kind, RelationProblem, State
-from tensorcep.factor_models.results import (
-    check_columns,
-    energies,
-    labels_of,
-    latent_block,
-    over_draws,
-    predict_block,
-    predict_training,
-    predictive_parameters,
-)
+from tensorcep.factor_models.results import energies, labels_of, latent_block, over_draws
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of
 from tensorcep.priors.features import Features
@@ -118,8 +85,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         """
         plan, init = plan_run(self), check_choice("init", self.init, STARTS)
         link = self._planned_link()
-        check_links(plan, [link])
-        check_row_prior(self.row_prior, plan.method.name, link)
+        plan.check([link])
+        layout.check_row_prior(self.row_prior, plan.method.name, link)
         seen = copy.copy(self)  # takes the number of features and their names until the fit is done
         matrix = seen._read(X, link.kind, reset=True)
         links = [self._measured(link._replace(matrix=matrix))]
@@ -179,7 +146,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         if "posterior_" not in vars(self):
             n = len(self.fit(X).scores_)
             if n < FEW:
-                warn_user(
+                checks.warn_user(
                     "the first batch decides the components and the scales of the columns, and where it has fewer than "
                     f"{FEW} rows, here {n}, later ones mend them only in part; give more rows first.",
                     UserWarning,
@@ -218,7 +185,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             fail_value("the columns of X must have the labels, in the order, of those that the model was fitted to.")
         checked = validate_data(self, as_array(X, kind.check, absent), reset=reset, **READ)
         if not reset:  # scikit-learn looks at names that are text, of frames alone
-            check_columns(self._entity_labels[1], X, "X")
+            results.check_columns(self._entity_labels[1], X, "X")
         return read_matrix(checked, kind.check, absent, empty=empty)
 
     def _derived(self) -> dict[str, Any]:
@@ -234,7 +201,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             "mean_": np.zeros(len(loadings)) if bias < 0 else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
             "dispersion_": None if sites.r is None else sites.r.mean.copy(),
-            **told_of_rows(posterior),
+            **layout.told_of_rows(posterior),
         }
 
     @property
@@ -322,12 +289,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         (2, 4)
         """
         check_is_fitted(self, "posterior_")
-        scores, layout = np.asarray(check_unmasked(X, "X"), dtype=np.float64), self._where[0]
-        if scores.ndim != 2 or scores.shape[1] != layout.rank:
-            fail_value(f"X must hold one column for each of {layout.rank} components; got shape {scores.shape}.")
-        mean = rows_at_zero(len(scores), layout)
-        mean[:, : layout.rank] = scores
-        return self._predict_new(Moments(mean, np.zeros((1, layout.size)), True))[0]
+        scores, where = np.asarray(checks.check_unmasked(X, "X"), dtype=np.float64), self._where[0]
+        if scores.ndim != 2 or scores.shape[1] != where.rank:
+            fail_value(f"X must hold one column for each of {where.rank} components; got shape {scores.shape}.")
+        mean = where.rows_at_zero(len(scores))
+        mean[:, : where.rank] = scores
+        return self._predict_new(Moments(mean, np.zeros((1, where.size)), True))[0]
 
     def predict_missing(self, X: Any = None, return_std: bool = False) -> Any:
         """The matrix with its missing cells replaced by their predictive means.
@@ -360,7 +327,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             if getattr(self, "_training", None) is None:
                 fail_value("X must be given: a model that was loaded from a file does not hold its training matrix.")
             matrix = self._training
-            mean, variance = predict_training(self.posterior_, 0, self._relation(0))
+            mean, variance = results.predict_training(self.posterior_, 0, self._relation(0))
         else:
             matrix, state, _ = self._new_rows(X)
             mean, variance = self._predict_new(state.moments[0])
@@ -393,18 +360,18 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         (150, 4)
         """
         relation = self._relation(0)
-        return predict_training(self.posterior_, 0, relation)[0]
+        return results.predict_training(self.posterior_, 0, relation)[0]
 
     def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of all cells of new rows."""
         sites = self.posterior_.sites[0]
-        relation, tau = for_new_rows(self._relation(0), sites), predictive_parameters(sites)[0]
-        return predict_block(relation, rows, self.posterior_.moments[1], tau, relation.known_r)
+        relation, tau = for_new_rows(self._relation(0), sites), results.predictive_parameters(sites)[0]
+        return results.predict_block(relation, rows, self.posterior_.moments[1], tau, relation.known_r)
 
 
 # Principal component analysis and factor analysis with priors, missing cells, and binary or count data.
 
-NOTHING = no_data((1, 1))  # in place of the matrix while a fit is planned
+NOTHING = layout.no_data((1, 1))  # in place of the matrix while a fit is planned
 
 _SHARED = """n_components : int or "auto", default="auto"
         Number of components K. By "auto" the fit starts from many, as the shape allows, at most 40 (fewer above a

@@ -11,20 +11,11 @@ import numpy as np
 from tensorcep.core.checks import check_values, fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.persist.records import Sized
+from tensorcep.factor_models import side_information
 from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
-from tensorcep.factor_models.side_information import (
-    FoundLaw,
-    KnownRows,
-    Moments,
-    RowLaw,
-    latent_moments,
-    packed_index,
-    products_of,
-    second_moments,
-    trace_weights,
-)
+from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, RowLaw, packed_index, second_moments
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.parameters.base import Gammas
+from tensorcep.likelihoods.parameters.base import Gammas, Pair
 
 # Matrices as relations between entities: one relation is PCA or factor analysis, several are CCA, GFA or CMF.
 #
@@ -60,35 +51,27 @@ class Priors(NamedTuple):
 
 
 class SiteInputs(NamedTuple):
-    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the sites.
-
-    `rng` draws the few numbers that compiled code does not; the streams of cells are keyed by (seed, sweep).
-    """
+    """What a draw of a relation's sites is given: the latent values f, and of the last sweep psi and the sites."""
 
     relation: Relation
     priors: Priors
     f: np.ndarray
     psi: np.ndarray
     old: Sites
-    rng: np.random.Generator
-    seed: int
+    rng: np.random.Generator  # of the few numbers that compiled code does not draw
+    seed: int  # with the sweep the key of the streams of cells
     sweep: int
     executor: Executor
 
 
 class SiteForm(NamedTuple):
-    """How a likelihood becomes Gaussian sites, and bounds.
+    """How a likelihood becomes Gaussian sites, and bounds."""
 
-    ``expected(relation, priors, old, f, variance)`` makes sites of moments of latent values, and
-    ``cell_bounds(relation, sites, f, variance)`` the bound of each cell's log likelihood, without the factor of counts
-    that is free of f. ``drawn(given) -> (sites, psi)`` is given latent values; None where there is no sampler.
-    ``of_squares(relation, priors, squares)`` makes sites where sums over the groups of the expected squares of what is
-    left of the data are all that sites and bounds need of the latent values (Gaussian data).
-    """
-
-    expected: Callable[..., Sites]
+    expected: Callable[..., Sites]  # of (relation, priors, old, f, variance), the moments of latent values
+    # of (relation, sites, f, variance): the bound of each cell's log likelihood, but for the factor of counts free of f
     cell_bounds: Callable[..., np.ndarray]
-    drawn: Callable[[SiteInputs], tuple[Sites, np.ndarray]] | None = None
+    drawn: Callable[[SiteInputs], tuple[Sites, np.ndarray]] | None = None  # sites and psi; None without a sampler
+    # of (relation, priors, squares), where the groups' sums of expected squares of what is left of the data say all
     of_squares: Callable[..., Sites] | None = None
 
 
@@ -159,22 +142,15 @@ class Entity(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What earlier rows said of an entity: natural parameters of its free coordinates, the prior not among them.
+    """What earlier rows said of an entity: natural parameters of its free coordinates, the prior not among them."""
 
-    Lam is (n or 1, P), eta (n, F); `moments` are those of the entity with them and the prior, where sweeps begin.
-    """
-
-    Lam: np.ndarray
-    eta: np.ndarray
-    moments: Moments
+    Lam: np.ndarray  # (n or 1, P)
+    eta: np.ndarray  # (n, F)
+    moments: Moments  # of the entity with these and the prior, where sweeps begin
 
 
 class RelationProblem(NamedTuple):
-    """What a method infers from.
-
-    `told` and `known`, which are for the method "vb", say per entity what earlier data said of it, and what is known of
-    its rows beside their cells; they are empty where there is nothing.
-    """
+    """What a method infers from."""
 
     entities: tuple[Entity, ...]
     relations: tuple[Relation, ...]
@@ -185,6 +161,7 @@ class RelationProblem(NamedTuple):
     start_variance: float = 1.0  # largest variance of the rows' coordinates to start from
     seed: int = 0
     rank: int = 0  # the first coordinates of every entity are components, in which a sampler's draws are turned
+    # Of "vb" alone, per entity: what earlier data said, and what is known of its rows beside cells; empty of nothing.
     told: tuple[Told | None, ...] = ()
     known: tuple[KnownRows | None, ...] = ()
 
@@ -198,16 +175,13 @@ class RelationDraws(NamedTuple):
 
 
 class RelationPosterior(NamedTuple):
-    """Moments and prior precisions of every entity, and the last sites of every relation.
-
-    `laws` has an item for each entity where something was known of the rows of one.
-    """
+    """Moments and prior precisions of every entity, and the last sites of every relation."""
 
     moments: tuple[Moments, ...]
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
     draws: RelationDraws | None = None
-    laws: tuple[FoundLaw | None, ...] = ()
+    laws: tuple[FoundLaw | None, ...] = ()  # of each entity, where something was known of the rows of one
 
 
 # Observations as likelihoods code them, and the numbers of cells and counts of a relation.
@@ -248,11 +222,9 @@ class Units(NamedTuple):
 
 
 def units_of(matrix: Matrix, centred: bool) -> Units:
-    """Means of the columns where they are to be centred, otherwise 0, and the deviations from them.
-
-    A column of fewer than `FEW` cells gets one more at the typical deviation, the median of the others'; where there
-    are no others, of all cells together. That of a constant column is such that the floor of its noise is such a cell.
-    """
+    """Means of the columns where they are to be centred, otherwise 0, and the deviations from them."""
+    # A column of fewer than `FEW` cells gets one more at the typical deviation, the median of the others' or, without
+    # others, of all cells; a constant one such a deviation that the floor of its noise is such a cell.
     centre = matrix.column_means() if centred else np.zeros(matrix.cells.shape[1])
     away, counts = matrix.less_columns(centre), matrix.cells.counts("column")
     away *= away
@@ -272,10 +244,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
 
 
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
-    """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none.
-
-    They must be finite, as many as matrices or columns, and of real matrices.
-    """
+    """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none."""
     if given is None:
         return [None] * len(matrices)
     one = isinstance(given, numbers.Real)
@@ -299,9 +268,7 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
 # Natural parameters of an entity's rows given the rest.
 
 
-def natural_parameters(
-    state: State, problem: RelationProblem, e: int, executor: Executor
-) -> tuple[np.ndarray, np.ndarray]:
+def natural_parameters(state: State, problem: RelationProblem, e: int, executor: Executor) -> Pair:
     """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
     entity = problem.entities[e]
     C = len(entity.precision)
@@ -337,18 +304,14 @@ Item = TypeVar("Item")
 
 
 class State(NamedTuple):
-    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation.
+    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation."""
 
-    `laws` has an item for each entity where something is known of the rows of one. A sampler has draws without
-    covariance in place of moments, and in place of the variance psi, the latent values of cells with explicit noise.
-    Where no array holds the latent values, there are `Products` of rows in place of them.
-    """
-
-    moments: tuple[Moments, ...]
+    moments: tuple[Moments, ...]  # of a sampler: draws, without covariance
     precisions: tuple[Gammas, ...]
     sites: tuple[Sites, ...]
+    # A sampler has psi, latent values of explicit noise, for the variance. `Products` where no array holds the values.
     latent: tuple[Any, ...]
-    laws: tuple[RowLaw | None, ...] = ()
+    laws: tuple[RowLaw | None, ...] = ()  # of each entity, where something is known of the rows of one
 
     def law(self, e: int) -> RowLaw | None:
         """The prior of the rows of entity e, where something is known of them; None otherwise."""
@@ -419,7 +382,7 @@ class Products(NamedTuple):
             (m.mean.T @ m.mean, np.asarray(m.cov.sum(axis=0) * (len(m.mean) / len(m.cov)))) for m in (self.u, self.v)
         )
         low = np.tril_indices(len(mean_u))
-        scale = trace_weights(len(mean_u))
+        scale = side_information.trace_weights(len(mean_u))
         size = float(((mean_u[low] + cov_u) * (mean_v[low] + cov_v) * scale).sum())  # the sum of E[f^2]
         return float(np.sqrt(max(moved, 0.0) / size)) if size > 0.0 else 0.0
 
@@ -431,17 +394,17 @@ def latent_of(relation: Relation, u: Moments, v: Moments, executor: Executor, be
     """The latent values of a relation whose rows and columns have these moments; `before` were those before them."""
     summed = relation.kind.form.of_squares is not None and relation.groups != "row" and not u.diagonal
     if not (summed and isinstance(relation.cells, DenseCells)):
-        return latent_moments(relation.cells, u, v, executor)
+        return side_information.latent_moments(relation.cells, u, v, executor)
     if isinstance(before, Products) and before.u is u:
         means, covariances = before.means, before.covariances
     else:
         cells, one = relation.cells, np.ones((1, 1))
-        means = cells.column_sums(one, products_of(u.mean), executor)
+        means = cells.column_sums(one, side_information.products_of(u.mean), executor)
         if len(u.cov) == 1:
             covariances = cells.observed_sums(one, "column")[:, None] * u.cov
         else:
             covariances = cells.column_sums(one, u.cov, executor)
-    squares, scale = np.zeros(relation.cells.shape[1]), trace_weights(u.mean.shape[1])
+    squares, scale = np.zeros(relation.cells.shape[1]), side_information.trace_weights(u.mean.shape[1])
     for rows in relation.cells.blocks():
         rest = u.mean[rows] @ v.mean.T
         np.subtract(relation.x[rows], rest, out=rest)

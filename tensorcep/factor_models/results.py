@@ -95,14 +95,12 @@ def predict_block(
 def observed(
     kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None, r: np.ndarray | None
 ) -> Pair:
-    """Predictive mean and variance of new observations whose latent values are N(f, variance), both (N, D).
-
-    An explicit noise, which is not the likelihood's own, adds to the latent variance.
-    """
+    """Predictive mean and variance of new observations whose latent values are N(f, variance), both (N, D)."""
     likelihood, cells = kind.likelihood, DenseCells((len(f), f.shape[1]))
     values = {"noise": tau, "r": r}.get(kind.theta)
     theta = np.full((1, 1), likelihood.default_theta) if values is None else cells.spread(values, groups)
     if tau is not None and kind.theta != "noise":
+        # an explicit noise, which is not the likelihood's own
         variance = variance + cells.spread(1.0 / tau, "all")
     flat = (np.broadcast_to(item, f.shape).ravel() for item in (f, variance, theta))
     mean, spread = likelihood.predict(*flat)
@@ -187,10 +185,8 @@ def _labels(index: pd.Index) -> Labels | None:
 
 
 def check_columns(known: Labels | None, X: Any, name: str) -> None:
-    """Refuse a matrix of new rows whose columns are not those of the fit, in their order; one without names is taken.
-
-    Columns of a fit without names are 0, 1, ...: a frame that has these in another order is refused, too.
-    """
+    """Refuse new rows whose columns are not those of the fit, in their order; ones without names are taken."""
+    # columns of a fit without names are 0, 1, ...: a frame that has these in another order is refused, too
     X = as_matrix(X)
     theirs = labels_of(X)[1]
     if theirs is not None:
@@ -306,9 +302,7 @@ class CellPredictive(NamedTuple):
     def interval(self, coverage: float) -> np.ndarray:
         """Central intervals (n, 2), those of a Gaussian, which end at a lower limit."""
         half = float(ndtri(0.5 + 0.5 * coverage)) * self.sd
-        lower = self.mean - half
-        if self.free is not None:
-            lower = np.maximum(lower, self.free[2])
+        lower = self.mean - half if self.free is None else np.maximum(self.mean - half, self.free[2])
         return np.stack([lower, self.mean + half], axis=1)
 
     def holds(self, y: np.ndarray, coverage: float) -> np.ndarray:

@@ -23,12 +23,10 @@ from tensorcep.priors.solvers.chain import Marginals
 
 
 class Moments(NamedTuple):
-    """Mean (n, C) of an entity's rows, and their covariance.
-
-    `cov` holds variances (n or 1, C) if `diagonal`, otherwise packed matrices (n or 1, P); one row serves all.
-    """
+    """Mean of an entity's rows, and their covariance."""
 
     mean: Annotated[np.ndarray, Sized("n C")]
+    # variances (n or 1, C) if `diagonal`, otherwise packed matrices (n or 1, P); one row serves all
     cov: Annotated[np.ndarray, Sized("_ covariances")]
     diagonal: bool
 
@@ -62,10 +60,7 @@ def variances(moments: Moments) -> np.ndarray:
 
 def second_moments(moments: Moments) -> np.ndarray:
     """E[u u'] of every row: its diagonal (n, C), or packed (n, P)."""
-    mean = moments.mean
-    if moments.diagonal:
-        return mean**2 + moments.cov
-    return products_of(mean) + moments.cov
+    return (moments.mean**2 if moments.diagonal else products_of(moments.mean)) + moments.cov
 
 
 def products_of(mean: np.ndarray) -> np.ndarray:
@@ -85,11 +80,8 @@ def trace_weights(n_coords: int) -> np.ndarray:
 
 
 def latent_moments(cells: Any, u: Moments, v: Moments, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of u_i . v_j at every cell, for independent rows.
-
-    The variance sums three traces of products of positive semidefinite matrices, m' S m twice and tr(S S): nothing
-    cancels.
-    """
+    """Mean and variance of u_i . v_j at every cell, for independent rows."""
+    # The variance sums traces of products of positive semidefinite matrices, m' S m twice and tr(S S): nothing cancels.
     f, scale = cells.products(u.mean, v.mean, executor), 1.0 if u.diagonal else trace_weights(u.mean.shape[1])
     squares = u.mean**2 if u.diagonal else products_of(u.mean)
     left = np.hstack([squares, np.broadcast_to(u.cov, squares.shape)])
@@ -185,10 +177,8 @@ def first_law(rows: KnownRows, rank: int) -> RowLaw:
 def updated(
     law: RowLaw, moments: Moments, Lam: np.ndarray, eta: np.ndarray, executor: Executor
 ) -> tuple[np.ndarray, np.ndarray, RowLaw]:
-    """The law given the moments of the rows, whose components come first, and then the rows given the law.
-
-    These are means (n, R) and packed covariances (n or 1, P), where their cells say Lam (n or 1, P), eta (n, R).
-    """
+    """The law given the moments of the rows, components first; then means (n, R) and packed covariances given it."""
+    # their cells say Lam (n or 1, P), eta (n, R)
     n, rank = eta.shape[0], law.modes.mean.shape[1]
     rows, coupled, axis = moments.select(np.arange(rank)), None, law.axis
     cov = np.broadcast_to(rows.cov, (n, rows.cov.shape[1]))

@@ -78,10 +78,7 @@ def draw_cells(draw: Any, x: np.ndarray, y: np.ndarray, seed: int, given: SiteIn
 
 
 def _hidden(relation: Relation, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None) -> tuple[np.ndarray, ...]:
-    """The best laws of the hidden normals at the latent moments and a noise precision, a cell array.
-
-    Their means and variances, and what they add to a bound beside their Gaussian density.
-    """
+    """Mean and variance of each hidden normal's best law, and what it adds to a bound beside its Gaussian density."""
     y, at, theta = _from_limit(relation, f, tau)
     flat = [np.ascontiguousarray(np.broadcast_to(part, f.shape)).ravel() for part in (y, at, theta)]
     square = flat[1] ** 2 + np.ascontiguousarray(variance).ravel()
@@ -214,14 +211,12 @@ def draw_noise(given: SiteInputs, groups: str, squares: np.ndarray) -> np.ndarra
 
 
 def _draw_omega(given: SiteInputs, psi: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """The dispersion, omega and kappa of the likelihood at the latent values psi.
-
-    r ~ Gamma(a0 + the tables, b0 - the sum of log(1 - p)), given the latent values and not omega.
-    """
+    """The dispersion, omega and kappa of the likelihood at the latent values psi."""
     relation, cells, r = given.relation, given.relation.cells, given.relation.known_r
     if relation.kind.theta == "r" and r is None:
         (a0, b0), groups, old = given.priors.r, relation.groups, given.old.r
         now = np.full(len(cells.counts(groups)), a0 / b0) if old is None else old.mean
+        # r ~ Gamma(a0 + the tables, b0 - the sum of log(1 - p)), given the latent values and not omega
         tables = draw_cells(draw_tables, relation.x, cells.spread(now, groups), given.seed + 1, given)
         a = a0 + cells.group_sums(cells.only_observed(tables), groups)
         b = b0 + cells.group_sums(cells.only_observed(np.logaddexp(0.0, psi)), groups)
@@ -322,8 +317,7 @@ def omega_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.nda
     """Sites at E[omega], the tightest of the augmentation's bounds."""
     c = np.sqrt(f * f + variance)
     r = dispersion_posterior(relation, priors, old, f, c)
-    weight, target = _polya_gamma(relation, r, c)
-    return Sites(weight, target, r=r)
+    return Sites(*_polya_gamma(relation, r, c), r=r)
 
 
 def _polya_gamma(relation: Relation, r: Gammas | None, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

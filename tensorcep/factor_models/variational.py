@@ -6,6 +6,7 @@ import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.factor_models import side_information
 from tensorcep.factor_models.problem import (
     Entity,
     Latent,
@@ -21,18 +22,7 @@ from tensorcep.factor_models.problem import (
     sides,
 )
 from tensorcep.factor_models.settings import VB, FactorisedVB
-from tensorcep.factor_models.side_information import (
-    Moments,
-    divergence,
-    first_law,
-    found_law,
-    packed_index,
-    row_gaussians,
-    updated,
-    variances,
-    with_one,
-    with_unsure_rows,
-)
+from tensorcep.factor_models.side_information import Moments, packed_index, row_gaussians, variances, with_one
 from tensorcep.factor_models.sites import bound
 from tensorcep.kernels.rows import row_log_dets
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
@@ -54,7 +44,7 @@ def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Execut
         cov = variance if diagonal else (variance[:, None] * np.eye(C))[np.tril_indices(C)]
         moments.append(Moments(problem.start[e].copy(), cov[None, :], diagonal))
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
-    laws = tuple(None if known is None else first_law(known, problem.rank) for known in problem.known)
+    laws = tuple(None if known is None else side_information.first_law(known, problem.rank) for known in problem.known)
     state, n = State(tuple(moments), precisions, (), (), laws), len(problem.relations)
     pairs = [_latent_and_sites(state, problem, m, None, None, executor) for m in range(n)]
     return state._replace(latent=tuple(latent for latent, _ in pairs), sites=tuple(sites for _, sites in pairs))
@@ -86,7 +76,7 @@ def step(
             (Lam, eta), free = natural_parameters(state, problem, e, executor), entity.free
             k = np.arange(len(free))
             Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
-            rows, packed, law = updated(law, state.moments[e], Lam, eta, executor)
+            rows, packed, law = side_information.updated(law, state.moments[e], Lam, eta, executor)
             moments = with_one(free, len(entity.precision), rows, packed)
             state = state._replace(laws=replaced(state.laws, e, law))
         elif isinstance(settings, FactorisedVB):
@@ -146,7 +136,7 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
     for e, frozen in enumerate(problem.frozen):
         law = state.law(e)
         if law is not None:
-            total -= divergence(law, state.moments[e])
+            total -= side_information.divergence(law, state.moments[e])
         elif frozen is None:  # the divergence of q(rows) q(precisions) from their prior
             entity, moments, precisions = problem.entities[e], state.moments[e], state.precisions[e]
             free, n = entity.free, entity.n_rows
@@ -168,10 +158,10 @@ def _log_det_cov(moments: Moments, free: np.ndarray) -> float:
 def finish(state: State, problem: RelationProblem) -> RelationPosterior:
     """What the estimators keep."""
     moments = tuple(
-        own if state.law(e) is None else with_unsure_rows(state.laws[e], own)  # type: ignore[arg-type]
+        own if state.law(e) is None else side_information.with_unsure_rows(state.laws[e], own)  # type: ignore[arg-type]
         for e, own in enumerate(state.moments)
     )
-    laws = tuple(None if law is None else found_law(law) for law in state.laws)
+    laws = tuple(None if law is None else side_information.found_law(law) for law in state.laws)
     return RelationPosterior(moments, state.precisions, state.sites, laws=laws)
 
 

@@ -15,21 +15,13 @@ from tensorcep.core.executor import n_threads
 from tensorcep.core.settings import Settings
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.tables import as_views
+from tensorcep.factor_models import results
 from tensorcep.factor_models.base import FEATURES_OF, FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, read_matrix
-from tensorcep.factor_models.fit import check_links, fit_components, new_rows, plan_run
+from tensorcep.factor_models.fit import fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.problem import limits_of
-from tensorcep.factor_models.results import (
-    check_columns,
-    check_same_rows,
-    energies,
-    labels_of,
-    predict_block,
-    predict_training,
-    predictive_parameters,
-    shares,
-)
+from tensorcep.factor_models.results import energies, labels_of, shares
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features
@@ -56,10 +48,8 @@ class BaseRelations(FactorModel):
         row_prior: Any = None,
         by_feature: bool = False,
     ) -> Any:
-        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones.
-
-        The rows of the first entity have a prior; columns of real matrices may have a noise of their own, `by_feature`.
-        """
+        """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
+        # The rows of the first entity have a prior; columns of real matrices may have their own noise, `by_feature`.
         plan, bias = plan_run(self), check_choice("bias", self.bias, BIASES)
         names = list(dict.fromkeys(name for row, col, _ in relations for name in (row, col)))
         given = [self._matrix(matrices[m], likelihood, m) for m, (_, _, likelihood) in enumerate(relations)]
@@ -70,7 +60,7 @@ class BaseRelations(FactorModel):
             groups = "column" if likelihood in with_groups else "all"
             at, augmentation = (names.index(row), names.index(col)), augmentation_of(likelihood)
             links.append(self._measured(Link(matrix, *at, likelihood, augmentation, bias, groups, limit=limit)))
-        check_links(plan, links)
+        plan.check(links)
         labels, sizes = list[Labels | None]([None] * len(names)), dict[int, int]()
         for m, (link, X) in enumerate(zip(links, matrices, strict=True)):
             entities = zip((link.row, link.col), labels_of(X), given[m].cells.shape, ("rows", "columns"), strict=True)
@@ -107,7 +97,7 @@ class BaseRelations(FactorModel):
         links = {}
         for m, X in given.items():
             link, name = self._links[m], f"{what} {m}"
-            check_columns(self._entity_labels[link.col], X, name)
+            results.check_columns(self._entity_labels[link.col], X, name)
             matrix, wanted = self._matrix(X, link.likelihood, m), link.matrix.cells.shape[1]
             if matrix.cells.shape[1] != wanted:
                 fail_value(f"{name} must have {wanted} columns as in fit; got {matrix.cells.shape[1]}.")
@@ -116,7 +106,7 @@ class BaseRelations(FactorModel):
         if len(set(sizes)) > 1:
             same = "views must have the same rows" if what == "view" else "the matrices must have the same new rows"
             fail_value(f"{same}; got {sizes}.")
-        check_same_rows({f"{what} {m}": X for m, X in given.items()})
+        results.check_same_rows({f"{what} {m}": X for m, X in given.items()})
         state, _ = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))
         return state.moments[self._links[min(links)].row]
 
@@ -149,7 +139,7 @@ class BaseRelations(FactorModel):
         (150, 2)
         """
         m = self._number(m)
-        return predict_training(self.posterior_, m, self._relation(m))[0]
+        return results.predict_training(self.posterior_, m, self._relation(m))[0]
 
     def predict_missing(self, m: int, return_std: bool = False) -> Any:
         """Training matrix m with its missing cells replaced by their predictive means.
@@ -166,7 +156,7 @@ class BaseRelations(FactorModel):
         (150, 2)
         """
         m = self._number(m)
-        mean, variance = predict_training(self.posterior_, m, self._relation(m))
+        mean, variance = results.predict_training(self.posterior_, m, self._relation(m))
         matrix = self._links[m].matrix
         if isinstance(matrix.cells, DenseCells) and matrix.x.shape != mean.shape:
             fail_value("a model that was loaded from a file does not hold its training matrices; use reconstruct.")
@@ -271,9 +261,7 @@ class GroupFactorAnalysis(BaseRelations):
         if self.noise == "view" and "gaussian" not in likelihoods:
             fail_value("noise has a meaning only where a view is 'gaussian'; got noise='view'; leave it out.")
         said = [f"view {m}" for m in range(len(views))] if names is None else [str(name) for name in names]
-        relations = [
-            (ROWS, f"{FEATURES_OF}{name}", likelihood) for name, likelihood in zip(said, likelihoods, strict=True)
-        ]
+        relations = [(ROWS, f"{FEATURES_OF}{name}", word) for name, word in zip(said, likelihoods, strict=True)]
         return self._fit_relations(views, relations, (ROWS,), self.row_prior, self.noise == "feature")
 
     def _derived(self) -> dict[str, Any]:
@@ -329,8 +317,8 @@ class GroupFactorAnalysis(BaseRelations):
         (2, 2)
         """
         rows, relation = self._given(X), self._relation(self._number(m))
-        tau, r = predictive_parameters(self.posterior_.sites[m])
-        return predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
+        tau, r = results.predictive_parameters(self.posterior_.sites[m])
+        return results.predict_block(relation, rows, self.posterior_.moments[relation.col], tau, r)[0]
 
 
 class BayesianCCA(GroupFactorAnalysis):

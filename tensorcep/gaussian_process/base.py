@@ -13,15 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_int,
-    check_random_state,
-    check_range,
-    check_unmasked,
-    fail_value,
-    warn_user,
-)
+from tensorcep.core import checks
+from tensorcep.core.checks import check_int, check_random_state, check_range, fail_value, warn_user
 from tensorcep.core.executor import one_blas_thread
 from tensorcep.core.reporting import arviz_container
 from tensorcep.core.settings import TakesMethod
@@ -85,14 +78,14 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Any, np.ndarray, dict[str, Any]]:
         """Checked points, and what validation says of the features."""
         stand_in = copy.copy(self)
-        X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
+        X, y = as_numbers(checks.check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, dtype=np.float64, order="C")  # as files hold them
         about = vars(stand_in)
         return X, y, {name: about[name] for name in OF_FEATURES if name in about}
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
-        X = as_numbers(check_unmasked(X, "X"))
+        X = as_numbers(checks.check_unmasked(X, "X"))
         return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
     def _check_parameters(self) -> None:
@@ -103,7 +96,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """All parameters but the kernel, checked before any work; beside the number of points, if that is known."""
         settings = settings_of(self.method)
         if not callable(self.optimizer) and self.optimizer is not None:
-            check_choice("optimizer", self.optimizer, ("l-bfgs",))
+            checks.check_choice("optimizer", self.optimizer, ("l-bfgs",))
         if check_int("n_restarts_optimizer", self.n_restarts_optimizer, 0) and self.optimizer is None:
             fail_value("n_restarts_optimizer has a meaning only with an optimizer; got optimizer=None.")
         check_range("power", self.power, 0.0, 1.0, include_low=False)
@@ -319,7 +312,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         groups: dict[str, Any] = {"posterior": {"f": (dims, latent)}}
         groups["posterior_predictive"] = {"y": (("chain", "draw", "point"), new.T[None])}
         if y is not None:
-            given = np.asarray(check_unmasked(y, "y"))
+            given = np.asarray(checks.check_unmasked(y, "y"))
             if given.shape != (len(X),):
                 fail_value(f"y must hold one value for each of the {len(X)} rows of X; got shape {given.shape}.")
             groups["observed_data"] = {"y": (("point",), given)}

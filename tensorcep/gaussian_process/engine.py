@@ -19,6 +19,8 @@ from tensorcep.likelihoods.base import Likelihood, Triple, log_density
 from tensorcep.likelihoods.binary import PROBIT
 
 # Anderson's acceleration of a fixed-point iteration of sites.
+#
+# Source: Anderson (1965), Iterative procedures for nonlinear integral equations.
 
 # Steps before the present one that take part, and the relative size below which a combination of them says nothing.
 DEPTH, RCOND = 3, 1e-10
@@ -29,16 +31,13 @@ NEAR = 0.5
 def mix(
     history: list[tuple[np.ndarray, np.ndarray]], posterior: Posterior, old: Sites, new: Sites, change: float
 ) -> Sites | None:
-    """Combine the last steps, which this one joins, into one that leaves the least change, if changes were linear.
-
-    Source: Anderson (1965), Iterative procedures for nonlinear integral equations. Residuals are in units of the
-    posterior, as the change is that the tolerance is about. None where steps so far are too few or too long.
-    """
+    """Combine the last steps, which this one joins, into one that leaves the least change, if changes were linear."""
     point, residual = np.concatenate(old[:2]), np.concatenate(new[:2]) - np.concatenate(old[:2])
     before = history[-DEPTH:]
     history[:] = [*before, (point, residual)]
     if change > NEAR or not before:
         return None
+    # in units of the posterior, as the change is that the tolerance is about
     unit = np.concatenate([posterior.s, np.sqrt(np.maximum(posterior.s, 0.0))])
     moved = np.stack([residual - r for _, r in before], axis=1)
     went = np.stack([point - p for p, _ in before], axis=1)
@@ -91,11 +90,9 @@ class Proposal(Protocol):
 
 
 class EPProposal(Proposal):
-    """EP, and quantile propagation where there is a rule for it.
+    """EP, and quantile propagation where there is a rule for it."""
 
-    The derivative is exact at EP's fixed point; it is not that of QP's surrogate.
-    """
-
+    # The derivative is exact at EP's fixed point; it is not that of QP's surrogate.
     rises, mixes = False, True
 
     def __init__(self, data: Observations, rule: str | None = None):

@@ -11,20 +11,8 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import (
-    RBF,
-    CompoundKernel,
-    ConstantKernel,
-    DotProduct,
-    Exponentiation,
-    ExpSineSquared,
-    Kernel,
-    Matern,
-    Product,
-    RationalQuadratic,
-    Sum,
-    WhiteKernel,
-)
+from sklearn.gaussian_process import kernels
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Kernel, Matern, Product, Sum
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.ep.sites import Sites
@@ -43,8 +31,8 @@ ROWS = 1024
 # Kernels that are positive definite by their making.
 DEFINITE = (RBF, ConstantKernel, Matern, Sum, Product, DotProduct)
 # The kernels that a file can name.
-NAMED = (RBF, ConstantKernel, DotProduct, Exponentiation, ExpSineSquared, Matern, Product, RationalQuadratic, Sum)
-KERNELS = {cls.__name__: cls for cls in NAMED}
+NAMED = "RBF ConstantKernel DotProduct Exponentiation ExpSineSquared Matern Product RationalQuadratic Sum"
+KERNELS = {name: getattr(kernels, name) for name in NAMED.split()}
 
 
 def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
@@ -58,12 +46,12 @@ def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
             f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {type(kernel).__name__}."
         )
     parts = _parts(kernel)
-    if any(isinstance(part, WhiteKernel) for part in parts):
+    if any(isinstance(part, kernels.WhiteKernel) for part in parts):
         fail_value(
             "kernel must have no WhiteKernel, because noise belongs to the likelihood of labels and counts; leave it "
             "out."
         )
-    if any(isinstance(part, CompoundKernel) for part in parts):
+    if any(isinstance(part, kernels.CompoundKernel) for part in parts):
         fail_value("kernel must be one kernel; got a CompoundKernel, which stands for several.")
     return clone(kernel)
 
@@ -112,10 +100,8 @@ def gradient_matrices(kernel: Any) -> int:
 
 
 def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself.
-
-    For the common kernels without an array of n^2 p numbers, and in parts where X is large.
-    """
+    """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself."""
+    # for the common kernels without an array of n^2 p numbers, and in parts where X is large
     if len(X) > 2 * ROWS and all(type(part) in DEFINITE for part in _parts(kernel)):
         parts = [slice(first, first + ROWS) for first in range(0, len(X), ROWS)]
         return np.sum([contract(kernel, X[rows], X if Z is None else Z, G[rows]) for rows in parts], axis=0)
@@ -173,7 +159,7 @@ def _by_scales(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray, 
 _RULES: dict[type, Callable[..., np.ndarray]] = {
     Sum: lambda kernel, X, Z, G: np.concatenate([contract(kernel.k1, X, Z, G), contract(kernel.k2, X, Z, G)]),
     Product: _product,
-    Exponentiation: _power,
+    kernels.Exponentiation: _power,
     ConstantKernel: lambda kernel, X, Z, G: np.array([kernel.constant_value * G.sum()]),
     DotProduct: lambda kernel, X, Z, G: np.array([2.0 * kernel.sigma_0**2 * G.sum()]),
     RBF: lambda kernel, X, Z, G: _by_scales(kernel, X, Z, G, kernel(X, Z)),
@@ -203,8 +189,7 @@ class ExactEvidence:
     """The evidence of a method at kernels; each fit starts at the sites of the last."""
 
     def __init__(self, points: TrainingPoints, settings: GPSettings, stop: Stop):
-        self.points, self.stop = points, stop
-        self.settings = settings
+        self.points, self.settings, self.stop = points, settings, stop
         if isinstance(settings, QP):  # which has no evidence of its own
             self.settings = EP(schedule=settings.schedule, damping=settings.damping)
         self._sites: Sites | None = None
@@ -248,11 +233,9 @@ class KernelSearch(NamedTuple):
 
 
 def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
-    """The kernel with the highest evidence of all starts: its own values, and draws from the range of their bounds.
-
-    Of a kernel with a length scale for every feature, another start is the best one whose scales are equal: the search
-    over all of them may end far below it.
-    """
+    """The kernel with the highest evidence of all starts: its own values, and draws from the range of their bounds."""
+    # Of a kernel with a length scale for every feature, another start is the best one whose scales are equal: the
+    # search over all of them may end far below it.
     if search.optimizer is None or kernel.n_dims == 0:
         return kernel
     bounds, starts = kernel.bounds, [kernel.theta]
@@ -289,8 +272,7 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
 
 def ties(kernel: Any) -> np.ndarray:
     """For each of the kernel's free parameters (p,) the first that it equals where every feature has the same scale."""
-    tie: list[int] = []
-    at = 0
+    tie, at = list[int](), 0
     for one in kernel.hyperparameters:
         if not one.fixed:
             is_scale = one.name.endswith("length_scale")

@@ -113,11 +113,9 @@ def _chol(P: np.ndarray) -> np.ndarray:
 
 
 def _step(A: np.ndarray, at: Gaussian, before: Sites, sites: Sites, mean: float) -> Gaussian:
-    """The posterior of v after a batch's sites moved, with its factor.
-
-    Sites of a likelihood that is not log-concave may have negative precisions and, moved all at once, leave none: the
-    step is then halved, in place, until they do, as `fit_sites` does.
-    """
+    """The posterior of v after a batch's sites moved, with its factor."""
+    # Sites of a likelihood that is not log-concave may have negative precisions and, moved all at once, leave none: the
+    # step is then halved, in place, until they do, as `fit_sites` does.
     P, eta, chol = at
     for _ in range(MAX_HALVINGS):
         dtau, dnu = sites.tau - before.tau, sites.nu - before.nu
@@ -132,11 +130,9 @@ def _step(A: np.ndarray, at: Gaussian, before: Sites, sites: Sites, mean: float)
 
 
 class InducingEvidence:
-    """Power EP's evidence at kernels, and its gradient at the fixed point; each fit starts at the sites of the last.
+    """Power EP's evidence at kernels, and its gradient at the fixed point; each fit starts at the sites of the last."""
 
-    With Q = K_fu K_uu^-1 K_uf, the evidence moves by (b b' - R) / 2 with Q, and with d by the derivative of the terms.
-    """
-
+    # With Q = K_fu K_uu^-1 K_uf, the evidence moves by (b b' - R) / 2 with Q, and with d by that of the terms.
     def __init__(self, points: TrainingPoints, sparse: Sparse, stop: Stop):
         self.points, self.sparse, self.stop = points, sparse, stop
         self._sites: Sites | None = None

@@ -15,17 +15,9 @@ from tensorcep.core.executor import one_blas_thread
 from tensorcep.core.persist.models import StoredModel, check_names, fitted_record, text_array, write_model
 from tensorcep.core.persist.records import RECORD
 from tensorcep.ep.gaussian import Functions
+from tensorcep.gaussian_process import evidence
 from tensorcep.gaussian_process.engine import Stop, fit_sites
-from tensorcep.gaussian_process.evidence import (
-    KERNELS,
-    ExactEvidence,
-    KernelSearch,
-    TrainingPoints,
-    check_covariance,
-    covariance_of,
-    gradient_matrices,
-    learn_kernel,
-)
+from tensorcep.gaussian_process.evidence import KERNELS, KernelSearch, TrainingPoints, covariance_of, learn_kernel
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, fit_inducing
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
@@ -85,10 +77,9 @@ def check_exact_size(n: int, more: int = 0) -> None:
 
 def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: Stop, search: KernelSearch) -> Machine:
     """Learn the kernel and find the posterior of a method."""
-    check_exact_size(len(points.X), 0 if search.optimizer is None else gradient_matrices(kernel))
-    check_covariance(kernel, points.X)
-    evidence = ExactEvidence(points, settings, stop)
-    kernel = learn_kernel(kernel, evidence, search)
+    check_exact_size(len(points.X), 0 if search.optimizer is None else evidence.gradient_matrices(kernel))
+    evidence.check_covariance(kernel, points.X)
+    kernel = learn_kernel(kernel, evidence.ExactEvidence(points, settings, stop), search)
     prior = Prior(covariance_of(kernel, points.X), points.mean)
     fit = fit_sites(prior, points.data, settings, stop)
     (tau, nu, _), functions = fit.sites, fit.posterior.functions()
@@ -97,7 +88,7 @@ def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: S
 
 def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
     """Learn the kernel, of many points first of some, and find the posterior of inducing values by power EP."""
-    check_covariance(kernel, sparse.Z)
+    evidence.check_covariance(kernel, sparse.Z)
     learning = Stop(min(stop.max_iter, LEARNING_SWEEPS), max(stop.tol, LEARNING_TOL))
     n, some = len(points.X), max(LEAST_SOME, SOME_PER_INDUCING * len(sparse.Z))
     if n > 2 * some:
@@ -122,9 +113,9 @@ NAMES = (*SHARED, *IF_THERE, "tau", "nu", "points", "dual", "cov", "means", "evi
 def kernel_record(kernel: Any) -> dict[str, Any]:
     """A kernel, which must be one of `KERNELS`, as a tree of names and parameters."""
     if KERNELS.get(type(kernel).__name__) is not type(kernel):
-        listed = ", ".join(KERNELS)
         fail_value(
-            f"kernel must be made of {listed} to be saved; got {type(kernel).__name__}, which files cannot hold."
+            f"kernel must be made of {', '.join(KERNELS)} to be saved; got {type(kernel).__name__}, which files cannot "
+            "hold."
         )
     params = kernel.get_params(deep=False)
     for name, value in params.items():

@@ -38,12 +38,10 @@ class Prior:
 
 
 class Posterior:
-    """Prior times sites exp(nu f - tau f^2 / 2); raises LinAlgError where that is not a Gaussian.
+    """Prior times sites exp(nu f - tau f^2 / 2); raises LinAlgError where that is not a Gaussian."""
 
-    `f` and `s` are mean and variance of the latent values, `dual` is K^-1 (f - mean), all (n,); `log_root_det` is half
-    of the log determinant of I + K T, `log_integral` the log of the integral of prior times sites.
-    """
-
+    # `f` and `s` are mean and variance of the latent values, `dual` is K^-1 (f - mean), all (n,); `log_root_det` is
+    # half of the log determinant of I + K T, `log_integral` the log of the integral of prior times sites.
     def __init__(self, prior: Prior, tau: np.ndarray, nu: np.ndarray):
         self.prior, self.tau = prior, tau
         self._resolvent: np.ndarray | None = None

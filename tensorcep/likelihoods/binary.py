@@ -36,8 +36,7 @@ class Labels(Likelihood):
         return 2.0 * check_zero_one("y", check_values(y, name="y")) - 1.0
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        one = np.exp(self.logpdf(1.0, m, v, theta))
-        zero = np.exp(self.logpdf(-1.0, m, v, theta))
+        one, zero = (np.exp(self.logpdf(side, m, v, theta)) for side in (1.0, -1.0))
         return one, one * zero
 
     def quantile(self, q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
@@ -80,12 +79,9 @@ class MixedLabels(Labels):
 
 @kernel
 def tilted(y, m, v, theta, logz, alpha, beta):
-    """Write log Phi(z), alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = 1 + v, r = phi(z) / Phi(z).
-
-    For very negative z, z + r is about -1 / z: it comes from a fit of its own, not from the sum.
-
-    Source: Minka (2008), EP: a quick reference, eqs 49-51.
-    """
+    """Write log Phi(z), alpha = y r / s, beta = r (z + r) / s^2 with z = y m / s, s^2 = 1 + v, r = phi(z) / Phi(z)."""
+    # For very negative z, z + r is about -1 / z: it comes from a fit of its own, not from the sum. Source: Minka
+    # (2008), EP: a quick reference, eqs 49-51.
     for n in range(y.shape[0]):
         beta[n] = y[n] * m[n] / math.sqrt(1.0 + v[n])
     normal_cdf_parts(beta, logz, alpha)
@@ -194,13 +190,9 @@ PROBIT = Probit("probit", tilted, loglik, normal=Augmentation(expected, drawn), 
 
 @kernel
 def step_tilted(y, m, v, theta, logz, alpha, beta):
-    """Write log Z, alpha = y r / s and beta = r (z + r) / s^2 with z = y m / s, s^2 = v, r = (1 - 2 theta) phi(z) / Z.
-
-    Z = theta + (1 - 2 theta) Phi(z). Without slack z + r keeps its digits for very negative z; with slack beta may be
-    negative there.
-
-    Source: Minka (2008), EP: a quick reference, eqs 51-55.
-    """
+    """Write log Z, alpha = y r / s, beta = r (z + r) / s^2 with z = y m / s, s^2 = v, r = (1 - 2 theta) phi(z) / Z."""
+    # Z = theta + (1 - 2 theta) Phi(z). Without slack z + r keeps its digits for very negative z; with slack beta may be
+    # negative there. Source: Minka (2008), EP: a quick reference, eqs 51-55.
     for n in range(y.shape[0]):
         beta[n] = y[n] * m[n] / math.sqrt(v[n] + TINY)
     normal_cdf_parts(beta, logz, alpha)

@@ -30,11 +30,9 @@ CountCDF = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def mixture_cdf(k: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return P(y <= k) for y ~ Poisson(e^f), f ~ N(m, v), each argument (n,), k >= 0 whole.
-
-    P(y <= k | rate) = P(X > rate) with X ~ Gamma(k + 1): the mean is taken over f where f is the narrower of the two,
-    and over log X, of the normal probability that f is below it, where log X is.
-    """
+    """Return P(y <= k) for y ~ Poisson(e^f), f ~ N(m, v), each argument (n,), k >= 0 whole."""
+    # P(y <= k | rate) = P(X > rate) with X ~ Gamma(k + 1): the mean is taken over f where f is the narrower of the two,
+    # and over log X, of the normal probability that f is below it, where log X is.
     s, result = np.sqrt(v), np.empty_like(m)
     narrow, small = s * np.sqrt(k + 1.0) <= 1.0, k < 8.0
     for rows, n_nodes in ((narrow, 0), (~narrow & small, 192), (~narrow & ~small, 64)):
@@ -100,11 +98,9 @@ def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> n
 
 
 def beta_cdf(m: np.ndarray, v: np.ndarray, law: Callable[..., tuple[np.ndarray, np.ndarray]]) -> CountCDF:
-    """The distribution function P(y <= k) = E[I(a, k + 1; 1 / (1 + e^f))] for f ~ N(m, v), each (n,).
+    """The distribution function P(y <= k) = E[I(a, k + 1; 1 / (1 + e^f))] for f ~ N(m, v), each (n,)."""
 
-    ``law(k, rows) -> (a, kappa)``, kappa being the precision of the normal law that is as steep in f.
-    """
-
+    # ``law(k, rows) -> (a, kappa)``, kappa being the precision of the normal law that is as steep in f.
     def cdf(k: np.ndarray, rows: np.ndarray) -> np.ndarray:
         result = np.empty_like(k)
         for part in np.array_split(np.arange(len(k)), 1 + len(k) // CHUNK):
@@ -184,11 +180,9 @@ class Counts(Likelihood):
 
 
 def zero_inflated(counts: Likelihood, zeros: ZeroInflation) -> Likelihood:
-    """Return the likelihood of counts, "poisson" or "negbinomial", some of which are structural zeros.
-
-    Its kernels are those of the other counts: methods that know of `zeros` weigh entries. The numbers that are learned
-    of all entries together are the dispersion, of no meaning where it is given or there is none, and the share.
-    """
+    """Return the likelihood of counts, "poisson" or "negbinomial", some of which are structural zeros."""
+    # Its kernels are those of the other counts: methods that know of `zeros` weigh entries. Learned of all entries
+    # together are the dispersion, of no meaning where it is given or there is none, and the share.
     return replace(counts, parameters=(*counts.parameters, replace(zeros, loglik=counts.loglik)))
 
 

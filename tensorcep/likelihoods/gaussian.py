@@ -50,10 +50,8 @@ def loglik(y, f, theta, value, d1, d2):
 
 @kernel
 def _first_guess(q_normal, mean, sd):
-    """The quantile that fits the first four cumulants of the mixture, within the bracket of its parts', and those.
-
-    Source: Cornish and Fisher (1938), to the second order. The spread of the parts counts as the same in all of them.
-    """
+    """The quantile that fits the first four cumulants of the mixture, within the bracket of its parts', and those."""
+    # Source: Cornish and Fisher (1938), to the second order. The spread of the parts counts as the same in all of them.
     C = len(mean)
     low = high = mean[0] + q_normal * sd[0]
     centre, noise = 0.0, 0.0
@@ -95,11 +93,9 @@ def _mixture_at(x, mean, inv_sd):
 
 @kernel
 def solve_mixture(q, mean, sd, inv_sd, q_normal, x):
-    """x[n] = the q-quantile of the mixture of N(mean[n, c], sd[n, c]^2) over c, by Halley's steps within a bracket.
-
-    `q_normal` is the standard normal quantile: the mixture's lies between the smallest and the largest of its parts'.
-    Where all entries have the same sd, it has one line.
-    """
+    """x[n] = the q-quantile of the mixture of N(mean[n, c], sd[n, c]^2) over c, by Halley's steps within a bracket."""
+    # `q_normal` is the standard normal quantile: the mixture's lies between the smallest and the largest of its parts'.
+    # Where all entries have the same sd, it has one line.
     for n in range(len(mean)):
         line = min(n, len(sd) - 1)
         widths, inverse = sd[line], inv_sd[line]

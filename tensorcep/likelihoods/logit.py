@@ -41,10 +41,8 @@ MACKAY_SLOPE = math.pi / 8.0
 
 @kernel
 def _centres(m, v, right):
-    """Return bounds from below and above on the modes of q N and of it times the weights that the sums need.
-
-    They follow from the slopes: d log q / df = 1 - q lies in (0, 1), and in (0, 1/2) for f > 0.
-    """
+    """Return bounds from below and above on the modes of q N and of it times the weights that the sums need."""
+    # They follow from the slopes: d log q / df = 1 - q lies in (0, 1), and in (0, 1/2) for f > 0.
     if right:
         return max(m - v, min(m, -LOG_2)), min(m + 0.5 * v, max(math.sqrt(v), m + 0.55))
     return m + 0.5 * v, min(m + 2.0 * v, max(LOG_2, m + v))
@@ -185,11 +183,9 @@ def shares(f, one, zero):
 
 @kernel
 def tilted_mackay(y, m, v, theta, logz, alpha, beta):
-    """Write log sigma(z), z = y m / sqrt(1 + pi v / 8), its slope alpha in m, and beta.
-
-    Source: Minka (2008), EP: a quick reference, eqs 62-65. Where we differ: in eq. 65 the denominator belongs to the
-    second term alone, and the mean is that of the cavity (as printed, beta is not minus the slope of alpha).
-    """
+    """Write log sigma(z), z = y m / sqrt(1 + pi v / 8), its slope alpha in m, and beta."""
+    # Source: Minka (2008), EP: a quick reference, eqs 62-65. Where we differ: in eq. 65 the denominator belongs to the
+    # second term alone, and the mean is that of the cavity (as printed, beta is not minus the slope of alpha).
     for n in range(y.shape[0]):
         widened = 1.0 + MACKAY_SLOPE * v[n]
         z = y[n] * m[n] / math.sqrt(widened)

@@ -28,11 +28,9 @@ FEWEST, MOST = 2, 20
 
 
 def ordinal(link: str, shares: ArrayLike, values: Sequence[float] | None = None) -> Likelihood:
-    """Return the likelihood of L ordered levels, whose noise is that of the link, "probit" or "logit".
-
-    What goes in and comes out (observations, quantiles, draws) are the levels 0 to L - 1; means are of their values,
-    in growing order, by default the same. Thresholds start where a constant latent value has these shares (L,).
-    """
+    """Return the likelihood of L ordered levels, whose noise is that of the link, "probit" or "logit"."""
+    # What goes in and comes out (observations, quantiles, draws) are the levels 0 to L - 1; means are of their values,
+    # in growing order, by default the same. Thresholds start where a constant latent value has these shares (L,).
     share, L = np.asarray(shares, dtype=np.float64), len(np.asarray(shares))
     worth = np.arange(L, dtype=np.float64) if values is None else np.asarray(values, dtype=np.float64)
     below = np.cumsum(share / share.sum())[:-1]

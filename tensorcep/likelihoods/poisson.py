@@ -50,11 +50,9 @@ MOST_EXCESS = 8.0
 
 @kernel
 def _mode(y, m, v):
-    """Return the f where y f - e^f - (f - m)^2 / (2 v) is largest, to about 1e-6.
-
-    t = v e^f solves t + log t = c (the Wright omega function). One step of Fritsch, Shafer and Crowley (1973, CACM
-    algorithm 443) and one of Newton; the sums hold exactly for any centre, so more digits would change nothing.
-    """
+    """Return the f where y f - e^f - (f - m)^2 / (2 v) is largest, to about 1e-6."""
+    # t = v e^f solves t + log t = c (the Wright omega function). One step of Fritsch, Shafer and Crowley (1973, CACM
+    # algorithm 443) and one of Newton; the sums hold exactly for any centre, so more digits would change nothing.
     log_v = log(v)
     c = m + v * y + log_v
     if c > 1.0:
@@ -204,13 +202,11 @@ def loglik(y, f, theta, value, d1, d2):
 
 @kernel
 def matched(y, f, square, theta, weight, target, spread, constant):
-    """Write the Gaussian in f that has the expected slope and curvature of the log likelihood at E[f] and E[f^2].
-
-    With it the best Gaussian law of f is a fixed point (Khan and Lin 2017, conjugate-computation variational
-    inference). The weight is larger where the entry alone would move f by more than MOST_MOVE, and smaller where f lies
-    so high that its rate tells nothing but that: the Gaussian then leads back to MOST_EXCESS in one step, in place of 1
-    per step with all the weight of e^f. Only the variance of surprising counts then differs.
-    """
+    """Write the Gaussian in f that has the expected slope and curvature of the log likelihood at E[f] and E[f^2]."""
+    # With it the best Gaussian law of f is a fixed point (Khan and Lin 2017, conjugate-computation variational
+    # inference). The weight is larger where the entry alone would move f by more than MOST_MOVE, and smaller where f
+    # lies so high that its rate tells nothing but that: the Gaussian then leads back to MOST_EXCESS in one step, in
+    # place of 1 per step with all the weight of e^f. Only the variance of surprising counts then differs.
     for n in range(y.shape[0]):
         log_rate = f[n] + 0.5 * max(square[n] - f[n] * f[n], 0.0)
         beyond = max(log_rate - log(y[n] + 1.0) - MOST_EXCESS, 0.0)
@@ -292,10 +288,8 @@ def _powers(n, mu, w):
 
 @kernel
 def square_tilted(y, m, v, theta, logz, alpha, beta):
-    """Write logz, alpha and beta; the time grows with the counts.
-
-    Source: Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation, eqs 53-59, as a recursion.
-    """
+    """Write logz, alpha and beta; the time grows with the counts."""
+    # Source: Zhang, Walder, Bonilla, Rizoiu, Xie (2020), Quantile propagation, eqs 53-59, as a recursion.
     for i in range(y.shape[0]):
         if not v[i] >= 0.0:
             logz[i], alpha[i], beta[i] = np.nan, np.nan, np.nan
@@ -357,14 +351,10 @@ class SquarePoisson(Counts):
         return np.divide(4.0 * y, f**3, out=np.zeros_like(f), where=y > 0.0)
 
     def averaged(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> Triple:
-        """Return the mean of log p(y | f) and its derivatives in m, by that of log f^2.
-
-        E[log f^2] has the slope 2 sqrt(2 / v) D(z) with z = m / sqrt(2 v) and D Dawson's function, though the mean of
-        the curve, 1 / f^2, does not exist.
-
-        Source: Lloyd, Gunter, Osborne, Roberts (2015), Variational inference for Gaussian process modulated Poisson
-        processes, as an integral.
-        """
+        """Return the mean of log p(y | f) and its derivatives in m, by that of log f^2."""
+        # E[log f^2] has the slope 2 sqrt(2 / v) D(z) with z = m / sqrt(2 v) and D Dawson's function, though the mean of
+        # the curve, 1 / f^2, does not exist. Source: Lloyd, Gunter, Osborne, Roberts (2015), Variational inference for
+        # Gaussian process modulated Poisson processes, as an integral.
         counts, mean, var, _ = aligned(y, m, v, theta)
         var = np.maximum(var, TINY)
         z = mean / np.sqrt(2.0 * var)

@@ -32,10 +32,8 @@ LOWER, UPPER = 1.0, -1.0
 
 @inlined
 def _tilted(side, y, m, v, theta, logz, alpha, beta):
-    """As the Gaussian for side y > 0. Otherwise log Phi(z), alpha = -side r / s and beta = r (z + r) / s^2.
-
-    There z = -side m / s, s^2 = v + 1 / theta, r = phi(z) / Phi(z); z + r keeps its digits for very negative z.
-    """
+    """As the Gaussian for side y > 0. Otherwise log Phi(z), alpha = -side r / s and beta = r (z + r) / s^2."""
+    # There z = -side m / s, s^2 = v + 1 / theta, r = phi(z) / Phi(z); z + r keeps its digits for very negative z.
     for n in range(y.shape[0]):
         beta[n] = -side * m[n] / math.sqrt(v[n] + 1.0 / theta[n])
     normal_cdf_parts(beta, logz, alpha)
@@ -153,12 +151,10 @@ class Tobit(Likelihood):
         return self.side * np.maximum(self.side * (check_values(y, name="y") - self.limit), 0.0)
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return limit and side times the mean of max(0, t), t ~ N(side m, v + 1 / theta), and its variance.
-
-        With x = |m| / s, a = E[max(0, n - x)] and b = E[max(0, n - x)^2] of a standard normal n, mean and variance are
-        s a and s^2 (b - a^2) for side m < 0, and side m + s a and s^2 (1 - b - 2 x a - a^2) otherwise: no digits are
-        lost far out.
-        """
+        """Return limit and side times the mean of max(0, t), t ~ N(side m, v + 1 / theta), and its variance."""
+        # With x = |m| / s, a = E[max(0, n - x)] and b = E[max(0, n - x)^2] of a standard normal n, mean and variance
+        # are s a and s^2 (b - a^2) for side m < 0, and side m + s a and s^2 (1 - b - 2 x a - a^2) otherwise: no digits
+        # are lost far out.
         m, v, theta = aligned(self.side * np.asarray(m), v, theta)
         s = np.sqrt(v + 1.0 / theta)
         x = np.abs(m) / s

@@ -86,15 +86,12 @@ class GLMRule(NamedTuple):
 
 
 class GLMSums(NamedTuple):
-    """Per chunk: sums of the new messages and of the undamped changes of nu, (chunks, d) each; counts, (chunks, 2).
-
-    The counts are the sum of squared changes of nu, and the number of messages left as they were.
-    """
+    """Per chunk: sums of the new messages and of the undamped changes of nu, (chunks, d) each, and counts."""
 
     tau: np.ndarray
     nu: np.ndarray
     gap: np.ndarray
-    counts: np.ndarray
+    counts: np.ndarray  # (chunks, 2): the sum of squared changes of nu, and messages left as they were
 
 
 class GLMBuffers(NamedTuple):
@@ -114,11 +111,9 @@ class GLMBuffers(NamedTuple):
 
 @kernel
 def _store(at, d, f, mu, s, a, b, messages, rule, gap, count):
-    """Store message `at` so that the cavity N(mu, s) gets mean mu + s a and variance s - s^2 b; count what it was.
-
-    Momentum repeats that part of the change of nu which moves the posterior mean f of weight d, and not that which
-    goes with a change of tau: the message's precision, which must stay positive, has no momentum.
-    """
+    """Store message `at` so that the cavity N(mu, s) gets mean mu + s a and variance s - s^2 b; count what it was."""
+    # Momentum repeats that part of the change of nu which moves the posterior mean f of weight d, and not that which
+    # goes with a change of tau: the message's precision, which must stay positive, has no momentum.
     if not (s * b < 1.0 and abs(a) < np.inf) and not rule.keep_nu:
         count[1] += 1.0
         return
@@ -145,11 +140,9 @@ def _add(first, last, chunk, rows, messages, sums):
 
 @kernel
 def laplace_modes(address, size, mode, work):
-    """Write the modes s = m + v l'(s) of (likelihood x N(m, v)), with l' into work.alpha and -l'' into work.beta.
-
-    l' falls with s, so the mode lies between m and m + v l'(m): Newton's steps are kept inside a shrinking bracket,
-    and cut where they go back and forth.
-    """
+    """Write the modes s = m + v l'(s) of (likelihood x N(m, v)), with l' into work.alpha and -l'' into work.beta."""
+    # l' falls with s, so the mode lies between m and m + v l'(m): Newton's steps are kept inside a shrinking bracket,
+    # and cut where they go back and forth.
     y, m, v, theta = work.y[:size], work.m[:size], work.v[:size], work.theta
     value, d1, d2 = work.logz[:size], work.alpha[:size], work.beta[:size]
     low, high, before = work.alpha2, work.beta2, work.rest
@@ -202,11 +195,7 @@ def _row_moments(begin, end, rows, mean, var, messages, rule, work):
 
 @kernel
 def row_sweep(first, last, rows, mean, var, messages, rule, sums, work):
-    """Renew all messages of chunks first..last from the moments of x'w under the cavities: EP, or Laplace propagation.
-
-    One call of the likelihood per row. Laplace propagation takes the curvature along each weight alone, h / (1 + x^2 s
-    h) for h = -l'', that is a message of precision x^2 h: the diagonal of the Hessian, as in the published code.
-    """
+    """Renew all messages of chunks first..last from moments of x'w under the cavities: EP, or Laplace propagation."""
     block = work.m.shape[0]
     for c in range(first, last):
         sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
@@ -219,6 +208,8 @@ def row_sweep(first, last, rows, mean, var, messages, rule, sums, work):
                     d, x = rows.column[at], rows.value[at]
                     mu, s = cavity(mean[d], var[d], messages.tau[at], messages.nu[at], 1.0)
                     b = x * x * beta
+                    # The curvature along each weight alone, h / (1 + x^2 s h) for h = -l'', that is a message of
+                    # precision x^2 h: the diagonal of the Hessian, as in the published code.
                     if rule.laplace:
                         b /= 1.0 + s * b
                     _store(at, d, mean[d], mu, s, x * alpha, b, messages, rule, sums.gap[c], sums.counts[c])
@@ -227,10 +218,7 @@ def row_sweep(first, last, rows, mean, var, messages, rule, sums, work):
 
 @kernel
 def _fill(begin, chunk_end, rows, mean, var, messages, work):
-    """Write the conditional moments of x'w given each weight's cavity for as many rows as fit; return their end.
-
-    work.rest takes the posterior variance of the rest of x'w, which the second order needs.
-    """
+    """Write the conditional moments of x'w given each weight's cavity for as many rows as fit; return their end."""
     end, size = begin, 0
     while end < chunk_end and size + rows.start[end + 1] - rows.start[end] <= work.m.shape[0]:
         f, o = 0.0, 0.0
@@ -244,7 +232,7 @@ def _fill(begin, chunk_end, rows, mean, var, messages, work):
             work.y[size] = rows.y[end]
             work.m[size] = f + x * (mu - mean[d])
             work.v[size] = x * x * s
-            work.rest[size] = o - x * x * var[d]
+            work.rest[size] = o - x * x * var[d]  # variance of the rest of x'w, which the second order needs
             size += 1
         end += 1
     return end
@@ -252,10 +240,8 @@ def _fill(begin, chunk_end, rows, mean, var, messages, work):
 
 @kernel
 def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
-    """Renew all messages of chunks first..last from conditional moments: CEP, one call of the likelihood per message.
-
-    Source: CEP eqs 10 and 11 at the posterior moments of the other weights, supplement 8.2 and 8.3.
-    """
+    """Renew all messages of chunks first..last from conditional moments: CEP, a call of the likelihood per message."""
+    # Source: CEP eqs 10 and 11 at the posterior moments of the other weights, supplement 8.2 and 8.3.
     for c in range(first, last):
         sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
         begin = rows.chunk_start[c]
@@ -285,10 +271,8 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
 
 @kernel
 def log_scales(first, last, rows, mean, var, messages, rule, total, work):
-    """Write, per chunk, the sum of the log scales of the rows' sites: EP's part of the log evidence.
-
-    Source: Minka (2008), eq. 48, with a site that is a product over the weights.
-    """
+    """Write, per chunk, the sum of the log scales of the rows' sites: EP's part of the log evidence."""
+    # Source: Minka (2008), eq. 48, with a site that is a product over the weights.
     block = work.m.shape[0]
     for c in range(first, last):
         total[c] = 0.0
@@ -385,17 +369,14 @@ def _schedule(problem: GLMProblem, mean: np.ndarray, prior_var: np.ndarray) -> t
 
 
 def spread(X: Any, information: np.ndarray, prior_cov: np.ndarray, steps: int) -> tuple[float, float]:
-    """Least and largest eigenvalue of X'WX with the prior's precision, scaled to a unit diagonal.
-
-    W is what each row tells of x'w. Both are 1 where the posterior has no correlations. By this many steps of Lanczos'
-    iteration from a fixed start: the least one is found from above, the largest from below.
-    """
+    """Least and largest eigenvalue of X'WX with the prior's precision, scaled to a unit diagonal."""
+    # W is what each row tells of x'w. Both are 1 where the posterior has no correlations. By this many steps of
+    # Lanczos' iteration from a fixed start: the least one is found from above, the largest from below.
     squares = X.multiply(X).T @ information
     scale = 1.0 / np.sqrt(squares + 1.0 / prior_cov)
     vector, before, b = np.sqrt(1.0 + np.arange(len(scale)) % 7), np.zeros(len(scale)), 0.0
     vector /= np.linalg.norm(vector)
-    diagonal: list[float] = []
-    beside: list[float] = []
+    diagonal, beside = list[float](), list[float]()
     for _ in range(min(steps, len(scale))):
         scaled = scale * vector
         product = scale * (X.T @ (information * (X @ scaled)) + scaled / prior_cov) - b * before

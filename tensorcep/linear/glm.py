@@ -17,17 +17,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_flag,
-    check_int,
-    check_random_state,
-    check_range,
-    check_unmasked,
-    fail_value,
-    warn_user,
-    word_or_range,
-)
+from tensorcep.core import checks
+from tensorcep.core.checks import check_choice, check_flag, check_int, check_random_state, check_range, fail_value
 from tensorcep.core.executor import n_threads, one_blas_thread
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.persist.models import write_attributes
@@ -49,12 +40,11 @@ OF_FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior.
+    """Two classes, told apart by the sign of a latent value f(x) with a Gaussian posterior."""
 
-    Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
-    Classes have `_fit(X, y)`, `_probabilities(mean, variance)` of f, and `_check_parameters()`, which refuses
-    parameters that no fit takes, whatever the data: files may hold any.
-    """
+    # Fitting assigns its attributes at the end, all at once: a call that is refused or interrupted changes nothing.
+    # Classes have `_fit(X, y)`, `_probabilities(mean, variance)` of f, and `_check_parameters()`, which refuses
+    # parameters that no fit takes, whatever the data: files may hold any.
 
     # What a file holds: attributes that every fit has, and those that some have. Names that do not end in an underscore
     # are no parameters of the estimator.
@@ -69,12 +59,9 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         return tags
 
     def _read(self, X: Any, y: Any, *, first: bool = True) -> tuple[Any, np.ndarray, dict[str, Any]]:
-        """Check training points, against those of earlier batches unless they are the first.
-
-        They are (n, d), dense or CSR, with the labels as they were given and the attributes `OF_FEATURES`.
-        """
+        """Training points (n, d), dense or CSR, checked against earlier ones unless `first`; labels; `OF_FEATURES`."""
         stand_in = copy.copy(self)
-        X, y = as_numbers(check_unmasked(X, "X")), as_targets(y)
+        X, y = as_numbers(checks.check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, accept_sparse="csr", dtype=np.float64, order="C", reset=first)
         check_classification_targets(y)
         about = vars(stand_in)
@@ -89,7 +76,7 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
     def _checked(self, X: Any) -> Any:
         """Points to predict at."""
         check_is_fitted(self)
-        X = as_numbers(check_unmasked(X, "X"))
+        X = as_numbers(checks.check_unmasked(X, "X"))
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
 
     def fit(self, X: Any, y: Any) -> Any:
@@ -248,11 +235,8 @@ SWEPT: dict[str, AnyMethod] = {method.name: method for method in (*FACTORISED, V
 
 
 def fit_glm(problem: GLMProblem, method: str | GLMSettings, *, max_iter: int, tol: float, n_threads: int = 1) -> Run:
-    """Find the posterior of the weights, a GLMPosterior, by a method of `tensorcep.linear.settings`.
-
-    A factorised method takes the prior's variances alone, the others a covariance matrix too. Sweeps stop where weights
-    change by less than `tol` posterior standard deviations.
-    """
+    """Find the posterior of the weights, a GLMPosterior, by a method of `tensorcep.linear.settings`."""
+    # A factorised method takes the prior's variances alone, others a covariance too; `tol` is in standard deviations.
     settings = settings_of(method)
     if settings.full:
         with one_blas_thread():  # two wait for each other longer than they work, of 60,000 x 300, too
@@ -341,7 +325,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
     def _check_parameters(self) -> GLMSettings:
         """The method's settings, after a look at all parameters."""
         settings = settings_of(self.method)
-        word_or_range("prior_scale", self.prior_scale, ("evidence",), 0.0, include_low=False)
+        checks.word_or_range("prior_scale", self.prior_scale, ("evidence",), 0.0, include_low=False)
         check_flag("fit_intercept", self.fit_intercept)
         check_range("intercept_scale", self.intercept_scale, 0.0, include_low=False)
         if self.intercept_scale != 10.0 and not self.fit_intercept:
@@ -394,7 +378,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             about["log_evidence_"] = float(log_evidence)
         self._take({**about, "n_iter_": run.n_iter, "converged_": bool(run.converged), "trace_": run.trace})
         if not run.converged:
-            warn_user(
+            checks.warn_user(
                 f"{settings.name} stopped after max_iter={self.max_iter} sweeps with a change of "
                 f"{run.trace['change'][-1]:.2g} > tol={self.tol:g} standard deviations; increase max_iter, raise "
                 "tol, scale the features, or choose another method.",
@@ -594,12 +578,9 @@ class BayesPointMachine(FeatureClassifier):
         classes = two_classes(y)
         in_weights = self.kernel == "linear" and X.shape[1] <= X.shape[0]
         variance = float(self.prior_scale) ** 2
+        cov = variance if in_weights else variance * self._covariance(X, X)
         ep = GaussianEP(
-            prior_cov=variance if in_weights else variance * self._covariance(X, X),
-            schedule=self.schedule,
-            damping=self.damping,
-            max_iter=self.max_iter,
-            tol=self.tol,
+            prior_cov=cov, schedule=self.schedule, damping=self.damping, max_iter=self.max_iter, tol=self.tol
         )
         rows = with_constant(X, self.fit_intercept) if in_weights else None
         result = ep.fit(rows, (y == classes[1]).astype(np.int64), *self._likelihood_and_theta())
@@ -619,7 +600,7 @@ class BayesPointMachine(FeatureClassifier):
         if not result.converged:
             is_step = self.likelihood == "step"
             cures = ", add damping, or allow for wrong labels by slack or the probit" if is_step else " or add damping"
-            warn_user(
+            checks.warn_user(
                 f"EP stopped after max_iter={self.max_iter} sweeps with a change of {result.trace['change'][-1]:.2g} > "
                 f"tol={self.tol:g} and {result.skipped} updates left out; increase max_iter{cures}.",
                 ConvergenceWarning,

@@ -158,11 +158,9 @@ class ValidationNoise(NamedTuple):
 
 
 class ResidualStats(NamedTuple):
-    """What entries say of their noise by what the rows leave of their targets.
+    """What entries say of their noise by what the rows leave of their targets."""
 
-    Of entries in the lanes there are no blocks of f, weight and target where the sums say all.
-    """
-
+    # Of entries in the lanes there are no blocks of f, weight and target where the sums say all.
     n: float  # how much all entries in use count
     sums: np.ndarray  # of weight (target / weight - f)^2 over those of each row of the mode drawn last, (n_k,)
     sizes: np.ndarray  # how many entries each of these rows has
@@ -222,11 +220,9 @@ class RowPrecision(NamedTuple):
 
 
 class Parameter(Protocol[S]):
-    """What is learned of a likelihood; of a problem once it has its prior and groups.
+    """What is learned of a likelihood; of a problem once it has its prior and groups."""
 
-    The state S has `theta` (m,) and is a draw (`first_draw`, `draw`) or a law (`first_law`, `expect`, `bound`).
-    """
-
+    # The state S has `theta` (m,) and is a draw (`first_draw`, `draw`) or a law (`first_law`, `expect`, `bound`).
     name: ClassVar[str] = ""  # what results call it
     stage: ClassVar[DrawStage] = DrawStage.LATENT
     is_precision: ClassVar[bool] = False  # whether weights of entries are multiplied by it
@@ -288,10 +284,8 @@ class Parameter(Protocol[S]):
         return 0.0
 
     def weigh_expected(self, state: S, y: np.ndarray, moments: Pair, parts: tuple[np.ndarray, ...]) -> Any:
-        """Weigh what entries say, in place, by the probability that they tell of f, which is returned if that differs.
-
-        `moments` are E[f] and E[f^2], `parts` weight, target, spread and constant of `Augmentation.expected`.
-        """
+        """Weigh what entries say, in place, by the probability that they tell of f; return it if that differs."""
+        # `moments` are E[f] and E[f^2], `parts` weight, target, spread and constant of `Augmentation.expected`.
         return None
 
     def draw(self, state: Any, stats: Any, key: DrawKey) -> tuple[Any, Any]:
@@ -403,10 +397,7 @@ class KnownTheta(Parameter[Gamma]):
 
 @dataclass(frozen=True)
 class NoisePrecision(Parameter[Gamma]):
-    """The precision tau of Gaussian noise, with a Gamma prior.
-
-    An entry adds 1/2 to the shape and weight (target - f)^2 / 2 to the rate of its law.
-    """
+    """The precision tau of Gaussian noise, with a Gamma prior."""
 
     prior: ShapeRate = (1e-3, 1e-3)  # shape and rate, which say nearly nothing
     name = "noise_precision"
@@ -432,6 +423,7 @@ class NoisePrecision(Parameter[Gamma]):
 
     def expect(self, state: Gamma, stats: ResidualStats | PrecisionStats, step: float | None = None) -> Gamma:
         a, b = self.prior
+        # an entry adds 1/2 to the shape and weight (target - f)^2 / 2 to the rate
         a, b = a + 0.5 * stats.n, b + 0.5 * stats.total
         if step is not None:
             a, b = (float(old[0]) + step * (new - float(old[0])) for old, new in zip(state, (a, b), strict=True))

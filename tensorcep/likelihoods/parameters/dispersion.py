@@ -14,29 +14,9 @@ from tensorcep.core.random import RandomStream, start_stream
 from tensorcep.kernels.polya_gamma import draw_crt
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import logistic
-from tensorcep.likelihoods.parameters.base import (
-    UNBOUND,
-    DrawKey,
-    EntryStats,
-    Gamma,
-    Groups,
-    Pair,
-    Parameter,
-    ParameterDraw,
-    Places,
-    ShapeRate,
-    gammas,
-    room_for_stream,
-)
-from tensorcep.likelihoods.parameters.scale_mixture import (
-    ALPHAS,
-    Evenness,
-    FactorDraw,
-    GroupSums,
-    draw_factors_of_groups,
-    fitted,
-    log_prior,
-)
+from tensorcep.likelihoods.parameters import base, scale_mixture
+from tensorcep.likelihoods.parameters.base import EntryStats, Gamma, Parameter, ParameterDraw, ShapeRate, gammas
+from tensorcep.likelihoods.parameters.scale_mixture import Evenness, FactorDraw, GroupSums
 
 # The common law of dispersions that rows of a mode have one each: r = r0 lambda, lambda ~ Gamma(alpha, alpha).
 #
@@ -48,7 +28,7 @@ from tensorcep.likelihoods.parameters.scale_mixture import (
 # Source: Zhou and Carin (2015), Negative binomial process count and mixture modeling, IEEE Trans. PAMI 37, for l and s.
 
 # Where alpha starts in `ALPHAS`: dispersions are then about the same.
-FIRST = len(ALPHAS) - 1
+FIRST = len(scale_mixture.ALPHAS) - 1
 
 
 class Pool(NamedTuple):
@@ -72,7 +52,7 @@ def pooled(pool: Pool, law: Gamma) -> tuple[Pool, Gamma]:
     """The best common law given what entries added to the laws of all r under the one before; and these under it."""
     a, b = pool.law
     shape, rate = np.maximum(law.a - a, 0.0), np.maximum(law.b - b, 0.0)
-    pool = pool._replace(found=fitted(told(shape, rate), pool.of, pool.found.tau, pool.found.place))
+    pool = pool._replace(found=scale_mixture.fitted(told(shape, rate), pool.of, pool.found.tau, pool.found.place))
     a, b = pool.law
     return pool, Gamma(a + shape, b + rate)
 
@@ -156,12 +136,10 @@ def law_of_dispersion(
     group: np.ndarray | None = None,
     earlier: float = 0.0,
 ) -> Gamma:
-    """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r.
-
-    The entries are a `share` of all of each r, the others being like them, and count `used` times; `group` (n,) says
-    which r each has, None where there is but one. The prior is Gamma(*prior), `earlier` being the part of its rate that
-    earlier entries have added. From `start`, (k,), log r goes no further than MOST_STEP.
-    """
+    """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r."""
+    # The entries are a `share` of all of each r, the others being like them, and count `used` times; `group` (n,) says
+    # which r each has, None where there is but one. The prior is Gamma(*prior), `earlier` being the part of its rate
+    # that earlier entries have added. From `start`, (k,), log r goes no further than MOST_STEP.
     start, sd = np.atleast_1d(start), np.sqrt(v)
     n, law, counts = len(start), group, y
     times = np.broadcast_to(np.asarray(used, dtype=float), y.shape)
@@ -232,7 +210,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
     # From a large r (nearly Poisson counts) the factors first explain noise, and stay in a worse optimum when r falls.
     start: float = 1.0
     earlier: float = 0.0  # what earlier entries, of other batches, have added to the rate of the prior
-    groups: Groups = UNBOUND
+    groups: base.Groups = base.UNBOUND
     has_pool: bool = False  # whether rows have a common law, which is learned; otherwise that is the prior
     # For expected updates by tables: the distinct pairs of a dispersion and a count, (n,) each, and how many entries
     # have them; none where Gaussian marginals of latent values tell the laws.
@@ -250,14 +228,14 @@ class DispersionParameter(Parameter[DispersionLaw]):
         a = (self.prior if pool is None else pool.law)[0]
         return DispersionLaw(Gamma(np.full(size, a), np.full(size, a / self.start)), pool)
 
-    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: base.Places = None) -> base.Pair:
         return y, self.groups.at(state.theta, place)
 
-    def draw(self, state: Any, stats: EntryStats, key: DrawKey) -> tuple[Any, EntryStats]:
+    def draw(self, state: Any, stats: EntryStats, key: base.DrawKey) -> tuple[Any, EntryStats]:
         """Draws given latent values, auxiliary variables integrated out; of a common law first, without them."""
         soft, used, tables = softplus(stats.f), stats.used, np.empty(stats.f.shape)
         record = (stats.y, used, stats.theta(), key.of_entries(RandomStream.TABLES), tables)
-        stats.executor.run(draw_tables, 0, len(used), *record, scratch=room_for_stream)
+        stats.executor.run(draw_tables, 0, len(used), *record, scratch=base.room_for_stream)
         shape = self.groups.totals(lambda at: tables[at])
         rate = self.groups.totals(lambda at: used[at] * soft[at])
         rng = key.rng(RandomStream.DISPERSION)
@@ -327,7 +305,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
         group, y, multiplicity = self.counts
         constant = log_constant(y, _typical(state.law)[group])
         divergence = gammas(*state.law, *self.prior_of(state)).divergence
-        common = 0.0 if state.pool is None else log_prior(state.pool.found.tau, state.pool.of)
+        common = 0.0 if state.pool is None else scale_mixture.log_prior(state.pool.found.tau, state.pool.of)
         return float((multiplicity * constant).sum()) - divergence + common
 
     def results(self, law: DispersionLaw) -> dict[str, tuple[Any, ...]]:
@@ -337,7 +315,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
 
 def draw_pooled(state: FactorDraw, groups: GroupSums, prior: ShapeRate, rng: np.random.Generator) -> FactorDraw:
     """Dispersions given what entries add to their laws; mean and shape of their common law are drawn first."""
-    drawn = draw_factors_of_groups(state, groups, prior, rng)
+    drawn = scale_mixture.draw_factors_of_groups(state, groups, prior, rng)
     return drawn._replace(theta=drawn.own * drawn.factor, base=drawn.own).with_common(1.0)
 
 

@@ -24,26 +24,8 @@ from tensorcep.core.compile import block_kernel
 from tensorcep.core.random import RandomStream, gamma, start_stream
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.likelihoods.parameters.base import (
-    TINY,
-    UNBOUND,
-    DrawKey,
-    DrawStage,
-    EntryStats,
-    ExpectedSquares,
-    Gamma,
-    Groups,
-    NoisePrecision,
-    Pair,
-    Parameter,
-    Places,
-    ResidualStats,
-    RowPrecision,
-    ShapeRate,
-    alike,
-    mean_log_density,
-    room_for_stream,
-)
+from tensorcep.likelihoods.parameters import base
+from tensorcep.likelihoods.parameters.base import DrawKey, Gamma, NoisePrecision, ResidualStats, ShapeRate
 
 # What alpha may be, evenly spaced in its log, each equally likely beforehand: from noise whose variance just exists
 # (2.2 degrees of freedom) to noise that is nearly the same everywhere (factors vary by 3 %).
@@ -234,10 +216,10 @@ class FactorDraw(NamedTuple):
     of_entry: np.ndarray  # those of entries where targets are drawn beside them, changed in place; else no blocks
 
     @staticmethod
-    def even(theta: np.ndarray, base: float, m: int, blocks: tuple[int, ...] = (0, 0)) -> FactorDraw:
+    def even(theta: np.ndarray, mean: float, m: int, blocks: tuple[int, ...] = (0, 0)) -> FactorDraw:
         """All factors at 1, to begin with; `blocks` is the form of those of entries."""
-        common = np.array([base, ALPHAS[FIRST_DRAWN]])
-        return FactorDraw(theta, common, base, FIRST_DRAWN, base, np.ones(m), np.ones(blocks))
+        common = np.array([mean, ALPHAS[FIRST_DRAWN]])
+        return FactorDraw(theta, common, mean, FIRST_DRAWN, mean, np.ones(m), np.ones(blocks))
 
     @property
     def alpha(self) -> float:
@@ -266,7 +248,7 @@ def draw_factors_of_groups(state: FactorDraw, groups: GroupSums, prior: ShapeRat
     if new > 0.0 and np.log(rng.random()) < height(new) - height(own):
         own = new
     a, b = law_of_factors(groups, own, alpha)
-    return state._replace(place=place, own=own, factor=np.maximum(rng.gamma(a), TINY) / b)
+    return state._replace(place=place, own=own, factor=np.maximum(rng.gamma(a), base.TINY) / b)
 
 
 class MixtureLaw(NamedTuple):
@@ -285,26 +267,23 @@ class MixtureLaw(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ScaleMixture(Parameter[MixtureLaw]):
-    """Noise that differs between the rows of a mode, or between entries.
+class ScaleMixture(base.Parameter[MixtureLaw]):
+    """Noise that differs between the rows of a mode, or between entries."""
 
-    Given the squared residuals, shape and factors are drawn as one: the shape with the factors integrated out, then
-    these (a shape given many factors would hardly move). Those of entries come before the rows and weigh the entries; a
-    Metropolis step takes their shape to a neighbour in `ALPHAS`. Those of rows come after, their shape is drawn from
-    all of `ALPHAS`, and the precision that they multiply by an independence Metropolis step, with the factors
-    integrated out too: given them it would hardly move either.
-
-    Where entries left out tell the noise, they tell how large the precisions of rows are on average; what rows are
-    beside each other their own residuals tell, with a precision of their own. Of Student noise they tell precision and
-    shape both.
-    """
-
+    # Given the squared residuals, shape and factors are drawn as one: the shape with the factors integrated out, then
+    # these (a shape given many factors would hardly move). Those of entries come before the rows and weigh the entries;
+    # a Metropolis step takes their shape to a neighbour in `ALPHAS`. Those of rows come after, their shape is drawn
+    # from all of `ALPHAS`, and the precision that they multiply by an independence Metropolis step, with the factors
+    # integrated out too: given them it would hardly move either. Where entries left out tell the noise, they tell how
+    # large the precisions of rows are on average; what rows are beside each other their own residuals tell, with a
+    # precision of their own. Of Student noise they tell precision and shape both.
     prior: ShapeRate  # shape and rate of the Gamma prior of tau
-    groups: Groups = UNBOUND  # which entries share a factor: those of a row, or, of mode None, every entry has its own
+    # which entries share a factor: those of a row, or, of mode None, every entry has its own
+    groups: base.Groups = base.UNBOUND
     by_sums: bool = False  # whether sums over the entries of each row say all: of drawn rows, of targets that are not
     keeps_factors: bool = False  # whether targets of entries with a factor are drawn beside it
     name = "noise_precision"
-    stage = DrawStage.RESIDUAL
+    stage = base.DrawStage.RESIDUAL
     is_precision = uneven = True
 
     @property
@@ -316,7 +295,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
         """How many factors there are beside those of entries."""
         return 0 if self.mode is None else self.groups.size
 
-    def first_draw(self, spread: float, stats: EntryStats) -> FactorDraw:
+    def first_draw(self, spread: float, stats: base.EntryStats) -> FactorDraw:
         """All factors at 1, the precision that of the data."""
         tau = 1.0 / spread
         blocks = self.groups.of_entry.shape if self.keeps_factors else (0, 0)
@@ -328,17 +307,17 @@ class ScaleMixture(Parameter[MixtureLaw]):
         start = Evenness(1.0, len(ALPHAS) - 1, 1.0)
         return MixtureLaw(noise, start, law, np.ones(self.groups.of_entry.shape), -np.inf)
 
-    def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
+    def theta(self, state: Any, y: np.ndarray, theta: Any, place: base.Places = None) -> base.Pair:
         """The precision as theta: of a row; of entries without their factor in a draw, and with its mean in a law."""
         if isinstance(state, MixtureLaw):
-            return y, alike(y, float(state.theta[0])) * np.where(state.mean > 0.0, state.mean, 1.0)
+            return y, base.alike(y, float(state.theta[0])) * np.where(state.mean > 0.0, state.mean, 1.0)
         return y, self.groups.at(state.theta, place)
 
-    def precision(self, state: FactorDraw | MixtureLaw, power: float = 1.0) -> float | RowPrecision:
+    def precision(self, state: FactorDraw | MixtureLaw, power: float = 1.0) -> float | base.RowPrecision:
         """What weights are multiplied by: that of rows, or the one that factors multiply."""
         if isinstance(state, MixtureLaw):
             return NoisePrecision(self.prior).precision(state.noise, power)
-        return RowPrecision(self.mode, state.theta) if self.by_sums and self.mode is not None else state.base
+        return base.RowPrecision(self.mode, state.theta) if self.by_sums and self.mode is not None else state.base
 
     def of_sites(self, state: FactorDraw, theta: np.ndarray) -> np.ndarray:
         """The precision times the factors of entries."""
@@ -366,7 +345,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
                     state = state._replace(place=new) if np.log(rng.random()) < there - here else state
             law, streams = (state.base, state.alpha), key.of_entries(RandomStream.FACTORS)
             record = (values, stats.present, stats.f, law, streams, weight)
-            stats.executor.run(draw_factors, 0, len(weight), *record, scratch=room_for_stream)
+            stats.executor.run(draw_factors, 0, len(weight), *record, scratch=base.room_for_stream)
         else:
             weight[:] = (state.theta / state.base)[self.groups.of_entry]
         np.multiply(weight, values, out=stats.target)
@@ -388,7 +367,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
             stats.executor.run(sums_of_squares, 0, len(sums), *record)
             told, total = sums.sum(axis=0).tolist()
             new = self._drawn(state, (stats.n, told), None, stats, key)
-            score = mean_log_density(float(new.theta[0]), total, stats.n + len(stats.left_out))
+            score = base.mean_log_density(float(new.theta[0]), total, stats.n + len(stats.left_out))
             return new, stats._replace(score=score)
         some = stats.used > 0.0
         weight, groups = stats.weight[some], None
@@ -409,13 +388,13 @@ class ScaleMixture(Parameter[MixtureLaw]):
             (a, b), (n, total) = self.prior, sums
             own = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * total])).draw(rng)[0]
             state = state._replace(own=float(own))
-        base = state.own if told is None else float(told.law(self.prior).draw(rng)[0])
-        level, state = 1.0, state._replace(base=base)
+        tau = state.own if told is None else float(told.law(self.prior).draw(rng)[0])
+        level, state = 1.0, state._replace(base=tau)
         if self.mode is None:
-            return state._replace(theta=np.full(1, base)).with_common(level)
+            return state._replace(theta=np.full(1, tau)).with_common(level)
         if told is not None:  # the factors get a geometric mean of 1 over entries left out
             level = float(np.exp(-np.log(state.factor[self.groups.of_entry.ravel()[told.place]]).mean()))
-        return state._replace(theta=base * (level * state.factor)).with_common(level)
+        return state._replace(theta=tau * (level * state.factor)).with_common(level)
 
     def follow(
         self, state: FactorDraw, squares: np.ndarray, spread: np.ndarray, variance: float, rng: np.random.Generator
@@ -435,7 +414,7 @@ class ScaleMixture(Parameter[MixtureLaw]):
 
     def expect(self, state: MixtureLaw, stats: Any, step: float | None = None) -> MixtureLaw:
         """The best law of the precision given sums of squares; factors, precision and shape given `ExpectedSquares`."""
-        if not isinstance(stats, ExpectedSquares):
+        if not isinstance(stats, base.ExpectedSquares):
             return state._replace(noise=NoisePrecision(self.prior).expect(state.noise, stats))
         power, squares = stats
         used, mean, totals = power > 0.0, np.zeros(power.shape), self.groups.totals

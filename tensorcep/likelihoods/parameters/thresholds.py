@@ -48,11 +48,9 @@ NEWTON = 60
 
 @kernel
 def _normal_below(low, high):
-    """As `normal_between`, where the cuts have a middle of at most 0.
-
-    With r = phi / Phi, e = phi(low) / phi(high), q = Phi(low) / Phi(high): P = Phi(high) (1 - q). The sum high + r
-    comes from a fit of its own, so that nothing cancels far out.
-    """
+    """As `normal_between`, where the cuts have a middle of at most 0."""
+    # With r = phi / Phi, e = phi(low) / phi(high), q = Phi(low) / Phi(high): P = Phi(high) (1 - q). The sum high + r
+    # comes from a fit of its own, so that nothing cancels far out.
     x = abs(high)
     excess = mills_excess(x)
     inv_mills = x + excess
@@ -116,10 +114,8 @@ def _gap(a, b):
 
 @kernel
 def logistic_between(a, b):
-    """Return log P, slope and minus the curvature in a shift of f, of a standard logistic x given that a < x < b.
-
-    P = p(b) (1 - p(a)) (1 - e^(a - b)), its log has the slope p(a) - (1 - p(b)).
-    """
+    """Return log P, slope and minus the curvature in a shift of f, of a standard logistic x given that a < x < b."""
+    # P = p(b) (1 - p(a)) (1 - e^(a - b)), its log has the slope p(a) - (1 - p(b)).
     below_a, above_a, _ = _log_logistic(a)
     below_b, above_b, log_b = _log_logistic(b)
     log_above, gap = _log_logistic(-a)[2], _gap(a, b)[0]
@@ -193,11 +189,9 @@ def _mode(a, b, m, v):
 
 @kernel
 def logistic_tilted(y, m, v, theta, logz, alpha, beta):
-    """Write log P(y < f + noise < theta) for f ~ N(m, v) and logistic noise, and its derivatives in m.
-
-    With l = log P given f, alpha = E[l'] and beta = -(E[l''] + Var[l']) over the tilted density, whose nodes are those
-    of `logit.tilted`, around its mode: it is narrower than the cavity.
-    """
+    """Write log P(y < f + noise < theta) for f ~ N(m, v) and logistic noise, and its derivatives in m."""
+    # With l = log P given f, alpha = E[l'] and beta = -(E[l''] + Var[l']) over the tilted density, whose nodes are
+    # those of `logit.tilted`, around its mode: it is narrower than the cavity.
     for n in range(y.shape[0]):
         var = v[n] + TINY
         s = math.sqrt(var)
@@ -262,10 +256,8 @@ WALK_EVERY, WALK = 4, 0.1
 
 @block_kernel
 def sum_levels(first, last, y, used, f, sd, nodes, weights, cuts, logistic, out):
-    """out[c, k] (6,) = for level k, sums of the weighted log P of its entries and of its derivatives (`cut_slopes`).
-
-    y, used (0 in padding lanes), f and sd are (n_blocks, LANES); chunk c is BLOCKS of those.
-    """
+    """out[c, k] (6,) = for level k, sums of the weighted log P of its entries and of its derivatives (`cut_slopes`)."""
+    # y, used (0 in padding lanes), f and sd are (n_blocks, LANES); chunk c is BLOCKS of those.
     for c in range(first, last):
         out[c] = 0.0
         for b in range(c * BLOCKS, min((c + 1) * BLOCKS, y.shape[0])):
