@@ -263,14 +263,9 @@ def entries_of_fit(model: FittedModel, data: Any, y: Any) -> Kept:
 
 
 def refit_without(
-    model: FittedModel,
-    held: Kept,
-    gone: np.ndarray,
-    said: dict[str, Any],
-    dropped: Dropped | None,
-    put: Callable[[FitResult], None],
-) -> None:
-    """Fit the entries that are left, from what the model knows, and `put` the result."""
+    model: FittedModel, held: Kept, gone: np.ndarray, said: dict[str, Any], dropped: Dropped | None
+) -> tuple[FitResult, Callable[[], None]]:
+    """The result of a fit to the entries that are left, from what the model knows, and what warns of its end."""
     fit, spec = model
     if not gone.any() and dropped is None:
         fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
@@ -297,5 +292,4 @@ def refit_without(
     how = "messages divided out" if held.state is not None else "fitted again from the factors"
     record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(result.n_iter)}
     record["entries_left"] = int((~gone).sum())
-    put(result.changed(forgotten=(*fit.forgotten, record)))
-    tell()
+    return result.changed(forgotten=(*fit.forgotten, record)), tell

@@ -166,11 +166,6 @@ def leaves_columns(spec: FitSpec) -> bool:
     return is_auto(spec.interactions) and not _needs_cp(spec)
 
 
-def wide_columns(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part of a stream that begins with so many entries and has every part."""
-    return every_column(given_int("rank", spec.rank, stream_rank(spec, n_entries, shape)), shape)
-
-
 def _needs_cp(spec: FitSpec) -> bool:
     """Whether what was given fits the columns of the CP component alone."""
     return isinstance(spec.prior, Prior) or not is_random(spec.init)
