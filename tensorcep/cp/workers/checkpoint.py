@@ -87,21 +87,16 @@ def state_of(tree: Any, state: Any, draws: Sequence[Mapping[str, np.ndarray]], s
 
 
 class ClusterHost:
-    """Runs on the workers of a cluster, whose entries are in a folder.
-
-    States are stored in the folder `checkpoint`, if there is one, `every` so many sweeps. Modes are cut into `n_parts`
-    ranges, by default by the number of entries. A fit that workers cannot do is refused if that is `strict`, and else
-    done here.
-    """
+    """Runs on the workers of a cluster, whose entries are in a folder."""
 
     def __init__(
         self,
         cluster: Cluster,
         folder: Path,
-        checkpoint: Path | None,
-        n_parts: int | None = None,
-        every: int = EVERY,
-        strict: bool = True,
+        checkpoint: Path | None,  # where states are stored, if anywhere
+        n_parts: int | None = None,  # ranges that modes are cut into, by default by the number of entries
+        every: int = EVERY,  # so many sweeps a state is stored
+        strict: bool = True,  # a fit that workers cannot do is refused, and else done here
     ):
         self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
         self._n_parts, self._every, self._n_runs, self._n_draws = n_parts, every, 0, 0

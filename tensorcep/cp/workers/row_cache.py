@@ -97,15 +97,12 @@ class _Rows:
 
 
 class Store:
-    """Rows that a worker keeps, by their kind; empty when it is sent.
-
-    Dask lets go of it when nobody needs it any more, and with it of the folder of the process `owner` if that is gone.
-    """
+    """Rows that a worker keeps, by their kind; empty when it is sent."""
 
     def __init__(self, folder: str | None = None, owner: int = 0) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, _Rows] = {}
-        if folder is not None:
+        if folder is not None:  # Dask lets go of this when nobody needs it, and of the folder if its owner is gone
             remove_after(self, folder, owner)
 
     def __reduce__(self) -> Any:
