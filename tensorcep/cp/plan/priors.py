@@ -39,19 +39,16 @@ class Data(NamedTuple):
 def expected_columns(
     free: np.ndarray, intercept: float, centre: float, scale_of: Callable[[int, int], float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements.
-
-    Every part (main effects, pairs, CP) is expected to explain as much as every other: ``scale_of(order, rank)`` is the
-    scale at which the sum of `rank` products of `order` factors is as large as the data. The first main effect has the
-    intercept, columns that are free in two modes or more the mean `centre`; those that are not are clamped to 1.
-    """
+    """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements."""
+    # every part (main effects, pairs, CP) is expected to explain as much as every other: ``scale_of(order, rank)`` is
+    # the scale at which the sum of `rank` products of `order` factors is as large as the data
     active = free.sum(axis=0)
     parts, counts = np.unique(active, return_counts=True)
     scales = {j: scale_of(j, n * len(parts)) for j, n in zip(parts.tolist(), counts.tolist(), strict=True)}
     mean = np.where(free & (active > 1), centre, np.where(free, 0.0, 1.0))
     if active.min() == 1:
         first = int(np.argmin(active))
-        mean[free[:, first], first] = intercept
+        mean[free[:, first], first] = intercept  # of the first main effect
     return mean, np.array([scales[j] for j in active.tolist()])
 
 
@@ -82,11 +79,8 @@ class ExpectedRows(NamedTuple):
 
 
 def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: int, random_state: Any) -> ExpectedRows:
-    """Prior, starts and seed of a fit.
-
-    `kind` is "fixed", "learned", "ard" or a Prior; `free` (K, R) bool tells columns that are not clamped. All is
-    checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
-    """
+    """Prior ("fixed", "learned", "ard", or as given), starts and seed of a fit in its `free` (K, R) bool columns."""
+    # all is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was
     y, shape, likelihood, weight = data.values, data.shape, data.likelihood, data.weight
     scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
     centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
