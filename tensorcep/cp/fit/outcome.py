@@ -38,23 +38,16 @@ from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame, column_apart, split_given, warn_of_modes
 from tensorcep.priors.fixed import Prior
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+Facts = Mapping[str, Any]  # how entries are coded
+NOTHING: Facts = MappingProxyType({})
 # What is said of a run that ended at its last sweep.
 STOPPED = "stopped after max_iter="
 
 
 def result_of(
-    plan: Plan,
-    run: Run,
-    target: Target,
-    coding: Mapping[str, Any] = NOTHING,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
+    plan: Plan, run: Run, target: Target, coding: Facts = NOTHING, earlier: Facts = NOTHING, **fields: Any
 ) -> FitResult:
-    """What a run of a plan leaves; FloatingPointError if it is not finite.
-
-    `coding` are facts of how entries are coded; `earlier` those of a fit that it goes on from, if none says others.
-    """
+    """What a run of a plan, maybe from an earlier fit, leaves; FloatingPointError if it is not finite."""
     known, posterior = plan.decided, run.posterior
     mean, cov = unseen_moments(posterior, plan.prior)
     made: dict[str, Any] = {
@@ -124,13 +117,10 @@ def resolve_call(
 
 
 def run_ready(
-    spec: FitSpec, read: Read, plan: Plan, start: Plan, keeps: bool, earlier: Mapping[str, Any] = NOTHING, **fields: Any
+    spec: FitSpec, read: Read, plan: Plan, start: Plan, keeps: bool, earlier: Facts = NOTHING, **fields: Any
 ) -> tuple[FitResult, Callable[[], None]]:
-    """The result of a fit that is decided, and what warns of its end once the result is in its place.
-
-    It is run by `start`, which is the plan, or goes on from rows or messages of an earlier fit. `keeps`: whether
-    messages may be kept to be divided out.
-    """
+    """The result of a fit that is decided, and what warns of its end once the result is in its place."""
+    # `start` is the plan, or goes on from rows or messages of an earlier fit; `keeps`: messages may be kept
     coords, values, _, labels = read.entries
     for reason in (why_not_stored(found, k) for k, found in enumerate(labels)):
         if reason is not None:

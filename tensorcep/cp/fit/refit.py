@@ -54,11 +54,7 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
 
 
 def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, np.ndarray, np.ndarray]:
-    """A Gaussian of every row that says what draws say; mean (K, R) and covariance (K, R, R) of unknown rows.
-
-    Each row gets the mean and covariance of the aligned draws that have the same components. Where these do not agree
-    on the components that misses much, and is refused.
-    """
+    """A Gaussian of every row that says what draws say; mean (K, R) and covariance (K, R, R) of unknown rows."""
     free = free_columns(fit.interactions, len(fit.shape))
     if fit.likelihood.levels is not None:  # thresholds are learned anew
         draws = draws._replace(theta=None, n_thresholds=0)
@@ -66,6 +62,7 @@ def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict
         found, covs = fit.aligned, fit.factor_covs
+    # each row gets the mean and covariance of the aligned draws that have the same components
     n, unknown = int(found.like.sum()), _unknown_rows(draws, fit.belief, found, free)
     each = zip(fit.layout.rows, covs, free, strict=True)
     parts = [_natural(found.mean[own], cov, columns, n) for own, cov, columns in each]

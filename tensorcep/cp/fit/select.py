@@ -18,14 +18,7 @@ from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import held_out_places
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
-from tensorcep.cp.fit.run import (
-    SPARE_COMPONENTS,
-    FromQuickFit,
-    MultiStart,
-    PenalisedEstimate,
-    QuickResult,
-    run_quick_fit_to,
-)
+from tensorcep.cp.fit.run import FromQuickFit, MultiStart, PenalisedEstimate, QuickResult, run_quick_fit_to
 from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
@@ -38,7 +31,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Engine, Plan, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior.belief import Posterior
