@@ -195,9 +195,8 @@ def _beside_constant(
     """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
     problem, likelihood = plan.problem, plan.problem.likelihood
     others, rest = subsets.telling_values(problem, None if told is None else place)
-    law = null_model.constant_law(
-        likelihood, others, target.intercept(subsets.plain_values(others, likelihood, rest), likelihood), rest
-    )
+    centre = target.intercept(subsets.plain_values(others, likelihood, rest), likelihood)
+    law = null_model.constant_law(likelihood, others, centre, rest)
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
     y = problem.entries.y.ravel()[place]
     return (score, law.logpdf(likelihood, y, subsets.extents_at(problem, place))), law

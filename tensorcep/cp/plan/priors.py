@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from tensorcep.core.arrays import room_of, weighted_mean
 from tensorcep.core.checks import check_choice, check_random_state, fail_value, word_or_range
-from tensorcep.core.packing import offsets
 from tensorcep.cp.inputs.side_information import Clocks, Designs
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import Entries
@@ -50,23 +49,6 @@ def expected_columns(
         first = int(np.argmin(active))
         mean[free[:, first], first] = intercept  # of the first main effect
     return mean, np.array([scales[j] for j in active.tolist()])
-
-
-def first_rows(
-    free: np.ndarray,
-    mean: np.ndarray,
-    scale: np.ndarray,
-    shape: Sequence[int],
-    given: np.ndarray | None,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given."""
-    # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
-    start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
-    if given is not None:
-        return np.where(of_rows, given, start)
-    drawn = scale * rng.standard_normal((int(offsets(shape)[-1]), free.shape[1]))
-    return np.where(of_rows & (free.sum(axis=0) > 1), drawn, start)
 
 
 class ExpectedRows(NamedTuple):
@@ -117,7 +99,16 @@ def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: 
     rng, rows = check_random_state(random_state), None if isinstance(given, str) else given
     if drawn:
         prior = prior._replace(mean=[sd * rng.random((n, rank)) for n in shape])
-    starts = [None if starts_at_prior else first_rows(free, mean, sd, shape, rows, rng) for _ in range(n_starts)]
+
+    def first_rows() -> np.ndarray:
+        """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless given."""
+        # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
+        start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
+        if rows is not None:
+            return np.where(of_rows, rows, start)
+        return np.where(of_rows & (free.sum(axis=0) > 1), sd * rng.standard_normal(start.shape), start)
+
+    starts = [None if starts_at_prior else first_rows() for _ in range(n_starts)]
     natural, learned = natural_lines(prior, shape, rank), None if isinstance(kind, Prior) else LEARNED.get(kind)
     law: RowPrior = FixedPrior(*natural)
     if learned is not None:

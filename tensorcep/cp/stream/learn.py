@@ -332,8 +332,7 @@ def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> Lear
 @contextlib.contextmanager
 def all_or_nothing(plan: BatchPlan, commit: Commit) -> Iterator[None]:
     """Give the rows that a batch changes, and the labels, back as they were unless the model has learned the batch."""
-    # rows, of which there may be many, are changed in place: those of the batch are copied, of a series all; pairs of
-    # rows are made anew
+    # rows are changed in place, as there may be many: the batch's are copied, of a series all; pairs are made anew
     before, fit = [], commit.now()
     for k, (mode, n) in enumerate(zip(plan.state.modes, plan.state.sizes, strict=True)):
         rows: Any = slice(n) if plan.state.chain_of(k) else plan.joined.used[k]

@@ -443,9 +443,7 @@ def with_laws(
             for k, (clock, own, mode) in enumerate(zip(clocks, free, state.modes, strict=True))
         )
         state = state._replace(chains=chains, clocks=tuple(clocks))
-    if of is None:
-        return state
-    return state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
+    return state if of is None else state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
 
 
 def with_rows(

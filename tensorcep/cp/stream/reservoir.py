@@ -263,9 +263,7 @@ def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | N
 
 def noise_without(noise: GammaNoise | None, sample: Sample) -> GammaNoise | None:
     """A noise, if there is one, without the messages of a sample."""
-    if noise is None:
-        return None
-    return GammaNoise(noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum()))
+    return None if noise is None else GammaNoise(noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum()))
 
 
 def is_left(noise: GammaNoise | None, before: GammaNoise | None) -> bool:

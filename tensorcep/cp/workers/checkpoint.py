@@ -237,7 +237,7 @@ def fit_on_workers(
     model: Any,
     X: Any,
     y: Any,
-    strict: bool,
+    strict: bool,  # a fit that workers cannot do is refused
     client: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = EVERY,
@@ -245,10 +245,7 @@ def fit_on_workers(
     timeout: float = TIMEOUT,
     **rest: Any,
 ) -> Any:
-    """Fit a model as ``model.fit(X, y, **rest)`` does; unless `strict`, here if workers cannot.
-
-    A table of Dask is read by the workers. How the fit is spread: see `tensorcep.distributed.fit`.
-    """
+    """Fit a model as ``model.fit(X, y, **rest)`` does (see `tensorcep.distributed.fit`), or here if workers cannot."""
     if client is None:
         try:
             client = dask_module("a fit on workers").get_client()
@@ -270,7 +267,7 @@ def fit_on_workers(
         blind = [worker for worker, sees in seen.items() if not sees]
         if blind:
             fail_value(f"worker {blind[0]} does not see '{parts}'; give checkpoint=, a folder that all workers see.")
-        if is_of(X, "dask"):
+        if is_of(X, "dask"):  # read by the workers
             value = rest.get("value", UNSAID)
             named = value is not UNSAID and value is not None
             X = frame_of_dask(X, rest.get("modes"), value, named, cluster)
