@@ -248,8 +248,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
         own = own._replace(rows=own.rows[:, :0].copy(), unknown=unseen)
     whole, n = plan.problem, len(rows)
     room = (1, n + sum(sizes.values()), sum(whole.shape), whole.rank)
-    dtype = rows[0].dtype if rows else settings["dtype"]
-    (known,), (unknown,) = room_for_draws(room, len(whole.shape), dtype)
+    (known,), (unknown,) = room_for_draws(room, len(whole.shape), rows[0].dtype if rows else settings["dtype"])
     parts = []
     if own is not None:
         free = whole.rows_free
@@ -278,8 +277,7 @@ def _draws_of(
     found: QuickResult, plan: Plan, noise_ratio: float, known: np.ndarray, unknown: np.ndarray
 ) -> Draws | None:
     """Draws of a quick fit given all entries, rows in `known` (n, n_rows, R) and `unknown`; None if not finite."""
-    columns, whole = found.quick.columns, plan.problem
-    posterior = refitted(found, plan)
+    columns, whole, posterior = found.quick.columns, plan.problem, refitted(found, plan)
     if posterior is None:
         return None
     n, rng = len(known), generator(whole.seed, RandomStream.PILOT, found.number)

@@ -118,8 +118,7 @@ def with_calibrated(
     members = [one._replace(doubt=doubt) for one in getattr(found_by, "members", (found_by,))]
     posterior = Mixture(tuple(members)) if isinstance(found_by, Mixture) else members[0]
     calibrated = fitted._replace(posterior=posterior, belief=wide)
-    factor = float((own + doubt) / own)
-    return calibrated, found._replace(widened=factor, n_widened_by=len(told.place))
+    return calibrated, found._replace(widened=float((own + doubt) / own), n_widened_by=len(told.place))
 
 
 def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Diagnostics:
@@ -167,8 +166,7 @@ def _scores(
 ) -> dict[str, Any]:
     """Mean log scores of entries, those `told` if any, by the fit and a constant; the error of their difference."""
     problem, likelihood = plan.problem, plan.problem.likelihood
-    y = problem.entries.y.ravel()[place]
-    extent = subsets.extents_at(problem, place)
+    y, extent = problem.entries.y.ravel()[place], subsets.extents_at(problem, place)
     mine = told.score if told is not None else observed_logpdf(likelihood, belief, rows, y, extent=extent)
     (mine, constant), law = _beside_constant(target, plan, place, mine, told)
     if tails:  # entries left out say of noise that it is not normal
@@ -198,8 +196,7 @@ def _beside_constant(
     centre = target.intercept(subsets.plain_values(others, likelihood, rest), likelihood)
     law = null_model.constant_law(likelihood, others, centre, rest)
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
-    y = problem.entries.y.ravel()[place]
-    return (score, law.logpdf(likelihood, y, subsets.extents_at(problem, place))), law
+    return (score, law.logpdf(likelihood, problem.entries.y.ravel()[place], subsets.extents_at(problem, place))), law
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:

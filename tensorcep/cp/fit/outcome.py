@@ -248,8 +248,7 @@ def entries_of_fit(model: FittedModel, data: Any, y: Any) -> Kept:
         fail_value(
             f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit again."
         )
-    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
-    return Kept(coords, coded[known], data, None)
+    return Kept(coords, np.asarray(model.fit.observation.coded(values), dtype=np.float64)[known], data, None)
 
 
 def refit_without(

@@ -99,8 +99,7 @@ def _unknown_rows(draws: Draws, belief: Components, found: Aligned, free: np.nda
     modes = [tuple(np.flatnonzero(column).tolist()) for column in free.T]
     longer = layout_of([size + 1 for size in draws.shape], modes, np.insert(draws.seen, ends, False))
     reference, places = np.insert(found.reference, ends, 0.0, axis=0), ends + np.arange(len(ends))
-    like = np.flatnonzero(found.like)
-    size = max(1, CHUNK // max(1, reference.size))
+    like, size = np.flatnonzero(found.like), max(1, CHUNK // max(1, reference.size))
     result = []
     for a in range(0, len(like), size):
         part = belief.mean[like[a : a + size]].astype(np.float64)

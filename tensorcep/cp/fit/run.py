@@ -200,8 +200,7 @@ def _best_run(plan: Plan, trial_sweeps: int) -> Run:
 def _trial(plan: Plan, start: np.ndarray | None, sweeps: int, shared: Any) -> Run:
     """The trial sweeps from a start, with what another run has of the entries."""
     how: dict[str, Any] = {**plan.options._asdict(), "max_iter": sweeps, "tol": 0.0, "stage": "one of several starts"}
-    problem = plan.problem._replace(start=start, of_entries=shared)
-    return run(plan.engine.method, problem, plan.engine.settings, **how)
+    return run(plan.engine.method, plan.problem._replace(start=start, of_entries=shared), plan.engine.settings, **how)
 
 
 def continued(plan: Plan, begun: Run) -> Run:
@@ -304,8 +303,7 @@ class FromQuickFit(MultiStart):
 
 def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
     """Run a plan whose first member goes on from a quick fit, and its others, or all if that fails, from its starts."""
-    policy = plan.policy
-    start = balanced(start, plan.problem, plan.engine)
+    policy, start = plan.policy, balanced(start, plan.problem, plan.engine)
     first, trial = tried(plan.from_rows(start), quick)
     one = finite_or_none(lambda: run_starts(first), lambda found: min(0.0, _score(found)))
     if one is None:

@@ -89,8 +89,7 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    engine = Engine(draft.method, draft.settings)
-    return Plan(problem, engine, policy, options, rows.given, draft.labels, draft.facts)
+    return Plan(problem, Engine(draft.method, draft.settings), policy, options, rows.given, draft.labels, draft.facts)
 
 
 # So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
@@ -245,8 +244,7 @@ def with_best_power(draft: Draft) -> Draft:
         given, how = (coords, values, data.shape, None), (chosen.settings, None)
         packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    problems = [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each]
-    best = _best(draft, problems)
+    best = _best(draft, [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each])
     return draft._replace(data=each[best], facts=draft.facts | tried[best][1])
 
 
@@ -330,8 +328,7 @@ def far_off(squares: np.ndarray) -> np.ndarray:
 
 def _without(problem: Problem, place: np.ndarray) -> Problem:
     """The problem without these entries, from a start that the others show."""
-    kept = np.delete(np.arange(len(problem.entries.permutation)), place)
-    known = some_of(problem, kept)
+    known = some_of(problem, np.delete(np.arange(len(problem.entries.permutation)), place))
     return known if known.start is None else with_spectral_start(known)
 
 

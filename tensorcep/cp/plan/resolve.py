@@ -83,8 +83,7 @@ def resolve(
     side_information.check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
-    options = checked_options(spec)
-    size = size_of(len(values), shape, chosen.parts)
+    options, size = checked_options(spec), size_of(len(values), shape, chosen.parts)
     if local is not None:
         if stored:
             fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")

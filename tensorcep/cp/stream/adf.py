@@ -96,8 +96,7 @@ def batch_of(
         seed=seed,
     )
     problem = problem if power is None else with_powers(problem, power)
-    rows = local_coords + offsets(shape)[:-1]
-    return BatchProblem(problem, used, rows, time, coords, y, extent)
+    return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time, coords, y, extent)
 
 
 def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:
@@ -190,8 +189,7 @@ def learn(
         result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
         if not trouble.found:
             return result
-    settings = dataclasses.replace(settings, anneal=0, positive=True)
-    return run(method, problem, settings, callbacks=callbacks, **how)
+    return run(method, problem, dataclasses.replace(settings, anneal=0, positive=True), callbacks=callbacks, **how)
 
 
 class _Trouble:

@@ -160,8 +160,7 @@ def check_revisited(spec: FitSpec, extent: np.ndarray | None, power: np.ndarray 
 
 def _standing_after(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:
     """The standing after entries."""
-    likelihood = plan.problem.likelihood
-    return standing.after(likelihood, entries.values, predicted, entries.extent, entries.power)
+    return standing.after(plan.problem.likelihood, entries.values, predicted, entries.extent, entries.power)
 
 
 def enough(shape: Sequence[int], rank: int) -> int:
@@ -193,8 +192,7 @@ def compare_with_fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
         plan = _plan(spec, first).unseen()
-        run = plan.policy.run(plan)
-        fitted = _predicted(spec, plan, run, rest).score
+        fitted = _predicted(spec, plan, plan.policy.run(plan), rest).score
     constant = _standing_after(UNKNOWN, plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(rest.power)] for said in (rest.score, fitted))
     # to predict the later half the stream had learned all before it: below half of the fit's gain it is far behind
@@ -230,8 +228,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
             plan = _plan(spec, some, way)
-            run = _run(spec, plan.unseen(), way)
-            predicted = _predicted(spec, plan, run, left_out)
+            predicted = _predicted(spec, plan, _run(spec, plan.unseen(), way), left_out)
         standing = _standing_after(_standing_after(UNKNOWN, plan, some.entries), plan, left_out, predicted)
         return _Tried(way, standing, predicted.score, left_out.power)
 
@@ -356,8 +353,7 @@ def _lines_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of every row's prior where that is the same for all rows of a mode."""
-    prior = Prior(list(mean), [np.linalg.inv(item) for item in cov])
-    return natural_prior(prior, posterior.shape, posterior.rank)
+    return natural_prior(Prior(list(mean), [np.linalg.inv(item) for item in cov]), posterior.shape, posterior.rank)
 
 
 class Commit(NamedTuple):

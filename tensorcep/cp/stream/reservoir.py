@@ -158,8 +158,7 @@ def with_new(
     taken = np.flatnonzero(slots >= 0)[::-1]
     slots, latest = np.unique(slots[taken], return_index=True)  # of those that want one place, the last has it
     lanes = lanes[taken[latest]]
-    entry = permutation[lanes]
-    Lam, eta, a, b = messages_at(sent, lanes)
+    entry, (Lam, eta, a, b) = permutation[lanes], messages_at(sent, lanes)
     if free is not None:  # clamped columns get no messages
         of_modes = [Natural(Lam[:, k, : d * (d + 1) // 2], eta[:, k, :d]) for k, d in enumerate(free.sum(axis=1))]
         in_columns = (in_all(own, row, 0.0) for own, row in zip(of_modes, free, strict=True))
@@ -351,8 +350,7 @@ def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
     out, keys = set(dropped.tolist()), list(stream.keys)
     if known is not None:
         keys[k] = {key: at for at, key in enumerate(key for at, key in enumerate(known) if at not in out)}
-    state = state._replace(modes=modes, sizes=sizes)
-    return stream._replace(state=state, reservoir=held, keys=tuple(keys))
+    return stream._replace(state=state._replace(modes=modes, sizes=sizes), reservoir=held, keys=tuple(keys))
 
 
 class Stream(NamedTuple):

@@ -146,8 +146,7 @@ def _divide_out(
     keep, engine = 1.0 - spec.forget, engine_of(spec, fit)
     state, reservoir, reset = without_entries(stream.state, held, gone, keep, whole)
     stream = stream._replace(state=state, reservoir=reservoir, watched=None)
-    if dropped is not None:
-        stream = without_rows(stream, *dropped)
+    stream = stream if dropped is None else without_rows(stream, *dropped)
     state, held = stream.state, stream.reservoir
     left = held.sample
     how: dict[str, Any] = {"capacity": len(left.y), "keep": keep, "time": state.time, "seed": stream.seed}

@@ -156,8 +156,7 @@ class ClusterHost:
         found: list[Any] = []
         tree_of_state(state, self._sites, found)
         self._hold(found)
-        state = method.resume(state, problem, executor)
-        return StoredRun(state, sweeps, seconds, header["ended"], header["stopped"])
+        return StoredRun(method.resume(state, problem, executor), sweeps, seconds, header["ended"], header["stopped"])
 
     def end(self) -> None:
         """The fit has ended, and nobody needs messages any more."""
@@ -251,8 +250,7 @@ def fit_on_workers(
             client = dask_module("a fit on workers").get_client()
         except ValueError:
             fail_value("there is no active Dask client; make one, or give client=.")
-    cluster = Cluster(client, timeout)
-    every = check_int("every", every)
+    cluster, every = Cluster(client, timeout), check_int("every", every)
     n_parts = None if n_parts is None else check_int("n_parts", n_parts)
     with contextlib.ExitStack() as stack:
         if checkpoint is None:
@@ -263,8 +261,7 @@ def fit_on_workers(
                 fail_value(f"checkpoint must be a folder; '{runs}' is a file.")
             parts = runs / "entries"
             parts.mkdir(parents=True, exist_ok=True)
-        seen = cluster.client.run(os.path.isdir, str(parts))
-        blind = [worker for worker, sees in seen.items() if not sees]
+        blind = [worker for worker, sees in cluster.client.run(os.path.isdir, str(parts)).items() if not sees]
         if blind:
             fail_value(f"worker {blind[0]} does not see '{parts}'; give checkpoint=, a folder that all workers see.")
         if is_of(X, "dask"):  # read by the workers
