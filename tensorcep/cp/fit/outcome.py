@@ -133,10 +133,8 @@ def run_ready(
         host.check_plan(start)
     run = start.policy.run(start)
     found = result_of(plan, run, spec.target, read.coding, earlier, apart=read.coding.get("apart", ()))
-    kept = None
-    if keeps:
-        order = plan.problem.entries.permutation
-        kept = Kept(coords[order], values[order], read.source, run.state)
+    order = plan.problem.entries.permutation
+    kept = Kept(coords[order], values[order], read.source, run.state) if keeps else None
     run = run._replace(state=plan.engine.method.ended(run.state))
     health = diagnose(spec.target, plan, run, found.belief)
     rows, health = with_calibrated(spec.target, plan, run, found.rows, health)
@@ -175,8 +173,7 @@ def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndar
     means, precisions = ([np.asarray(own, dtype=float) for own in part] for part in (prior.mean, prior.precision))
     means = [m.mean(axis=0) if m.ndim > 1 else m for m in means]
     precisions = [p.mean(axis=0) if p.ndim > 2 else p if p.ndim == 2 else np.eye(R) * p for p in precisions]
-    mean = np.stack([np.broadcast_to(m, (R,)) for m in means])
-    return mean, np.stack([np.linalg.inv(p) for p in precisions])
+    return np.stack([np.broadcast_to(m, (R,)) for m in means]), np.stack([np.linalg.inv(p) for p in precisions])
 
 
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:

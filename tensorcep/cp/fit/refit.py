@@ -110,8 +110,7 @@ def _unknown_rows(draws: Draws, belief: Components, found: Aligned, free: np.nda
 
 def _proper(cov: np.ndarray, n_draws: int) -> np.ndarray:
     """Covariances (n, d, d) of few draws made positive definite, no variance below that of a clamped column."""
-    d = cov.shape[1]
-    variance = np.maximum(np.diagonal(cov, axis1=1, axis2=2), 1.0 / CLAMPED)
+    d, variance = cov.shape[1], np.maximum(np.diagonal(cov, axis1=1, axis2=2), 1.0 / CLAMPED)
     cov = cov * (max(0, n_draws - 1) / (max(0, n_draws - 1) + d))
     cov[:, np.arange(d), np.arange(d)] = variance
     return cov

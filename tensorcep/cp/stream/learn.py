@@ -223,8 +223,7 @@ def _learn_rest(
     plan: BatchPlan, before: Predicted, standing: Standing, coding: dict[str, Any], commit: Commit
 ) -> FitResult:
     """Learn a batch of which something was predicted: with all entries so far, or alone; commit the result."""
-    spec, fit, arrival = plan.spec, plan.fit, plan.arrival
-    stream, state, batch = plan.stream, plan.state, plan.batch
+    spec, fit, arrival, stream, state, batch = plan.spec, plan.fit, plan.arrival, plan.stream, plan.state, plan.batch
     entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
     standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
     kept, watched = stream.kept, stream.watched
