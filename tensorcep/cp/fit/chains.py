@@ -302,15 +302,6 @@ def _draws_of(
     if belief.theta is not None and belief.theta.uneven is not None:
         ratio = 1.0 if posterior.noise is None else noise_ratio
         uneven = np.repeat(belief.theta.uneven / [ratio, 1.0], n, axis=0)[None]
-    return Draws(
-        shape=whole.shape,
-        rank=whole.rank,
-        rows=known[None],
-        theta=theta,
-        theta_mode=mode,
-        seen=posterior.seen,
-        unknown=unknown[None],
-        drifts=drifts,
-        uneven=uneven,
-        **told_of_theta(whole.likelihood),
-    )
+    laws: dict[str, Any] = {"theta": theta, "theta_mode": mode, "drifts": drifts, "uneven": uneven}
+    laws |= told_of_theta(whole.likelihood)
+    return Draws(whole.shape, whole.rank, rows=known[None], unknown=unknown[None], seen=posterior.seen, **laws)

@@ -220,15 +220,9 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
     share, of_halves = 0.5 * np.concatenate([weights, weights]), mean.mean(axis=1)
     between = share @ (of_halves - share @ of_halves) ** 2
     within = share @ (mean.var(axis=1) + variance.mean(axis=1))
-    return {
-        "n_chains": n_chains,
-        "r_hat": found.max(),
-        "above_1_01": np.mean(found > 1.01),
-        "above_1_1": np.mean(found > 1.1),
-        "effective_size": np.median(sizes),
-        "least_effective_size": sizes.min(),
-        "disagreement": float(between.mean() / (between + within).mean()),
-    }
+    told = {"r_hat": found.max(), "above_1_01": np.mean(found > 1.01), "above_1_1": np.mean(found > 1.1)}
+    told |= {"effective_size": np.median(sizes), "least_effective_size": sizes.min()}
+    return {"n_chains": n_chains, **told, "disagreement": float(between.mean() / (between + within).mean())}
 
 
 def _noise(result: Run) -> dict[str, Any]:

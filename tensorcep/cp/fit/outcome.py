@@ -48,21 +48,13 @@ def result_of(
     plan: Plan, run: Run, target: Target, coding: Facts = NOTHING, earlier: Facts = NOTHING, **fields: Any
 ) -> FitResult:
     """What a run of a plan, maybe from an earlier fit, leaves; FloatingPointError if it is not finite."""
-    known, posterior = plan.decided, run.posterior
+    known, posterior, n = plan.decided, run.posterior, len(plan.problem.entries.permutation)
     mean, cov = unseen_moments(posterior, plan.prior)
-    made: dict[str, Any] = {
-        "rows": rows_of_posterior(posterior, plan.labels, mean, cov),
-        "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
-        **{name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")},
-        **{name: known[f"_{name}"] for name in ("features", "series", "expected")},
-        "shape": posterior.shape,
-        "unseen_mean": mean,
-        "unseen_cov": cov,
-        "n_iter": run.n_iter,
-        "converged": run.converged,
-        "trace": run.trace,
-        "n_samples_seen": len(plan.problem.entries.permutation),
-    }
+    made = {name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")}
+    made |= {name: known[f"_{name}"] for name in ("features", "series", "expected")}
+    made |= {"rows": rows_of_posterior(posterior, plan.labels, mean, cov), "unseen_mean": mean, "unseen_cov": cov}
+    made |= {"observation": target.OBSERVATION.of({**earlier, **known, **coding}), "shape": posterior.shape}
+    made |= {"n_iter": run.n_iter, "converged": run.converged, "trace": run.trace, "n_samples_seen": n}
     return FitResult(**{**made, **fields})
 
 

@@ -239,14 +239,9 @@ def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
     members = tuple(one.posterior for one in found if isinstance(one.posterior, Posterior))
     trace = {name: np.concatenate([one.trace[name] for one in order]) for name in order[0].trace}
     trace["member"] = np.repeat(np.arange(len(order)), [one.n_iter for one in order])
-    return Run(
-        Mixture(members) if len(members) > 1 else order[0].posterior,
-        sum(one.n_iter for one in order),
-        all(one.converged for one in found),
-        any(one.stopped for one in order),
-        trace,
-        order[0].state,
-    )
+    posterior = Mixture(members) if len(members) > 1 else order[0].posterior
+    converged, stopped = all(one.converged for one in found), any(one.stopped for one in order)
+    return Run(posterior, sum(one.n_iter for one in order), converged, stopped, trace, order[0].state)
 
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.

@@ -50,15 +50,9 @@ def select(draft: Draft) -> Plan:
     """The plan of a fit, after what entries left out tell of what was left open: noise, power of values, columns."""
     draft = with_best_columns(with_best_power(with_best_noise(draft)))
     plan, chosen, known = plan_of(draft, draft.chosen), draft.chosen, draft.facts
-    described = known["_features"] or known["_series"]
-    came_to = {
-        "method_": chosen.method,
-        "rank_": chosen.rank,
-        "max_iter_": chosen.max_iter,
-        "prior_": chosen.prior_name,
-        "interactions_": chosen.parts,
-        "_expected": expected_of(plan.problem.prior) if described else None,
-    }
+    expected = expected_of(plan.problem.prior) if known["_features"] or known["_series"] else None
+    came_to: dict[str, Any] = {"method_": chosen.method, "rank_": chosen.rank, "max_iter_": chosen.max_iter}
+    came_to |= {"prior_": chosen.prior_name, "interactions_": chosen.parts, "_expected": expected}
     return plan._replace(decided={**came_to, **known})
 
 
@@ -68,13 +62,8 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     if problem.power is not None:
         check_power(draft.method.name, problem)
     quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
-    starts: dict[str, Any] = {
-        "starts": rows.starts,
-        "members": chosen.members,
-        "spectral": draft.spectral and not quick,
-        "one_at_a_time": has_one_state(draft.settings, draft.size),
-        "quick_fits": quick,
-    }
+    starts: dict[str, Any] = {"starts": rows.starts, "members": chosen.members, "quick_fits": quick}
+    starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": has_one_state(draft.settings, draft.size)}
     policy: MultiStart
     if quick and draft.method.capabilities.sampler:
         policy = ChainsWithQuickFits(**starts)

@@ -402,13 +402,9 @@ def begin_again(
             fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
     found = result_of(plan, run, spec.target, coding, earlier)
     stream = first_stream(spec, plan, run, entries, time, reservoir)
-    found = found.changed(
-        converged=run.converged and not standing.is_doubtful,
-        trace=without_seconds(run.trace),
-        stream=stream._replace(standing=standing, kept=kept, watched=watched),
-        diagnostics=diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood),
-        **fields,
-    )
+    fields |= {"converged": run.converged and not standing.is_doubtful, "trace": without_seconds(run.trace)}
+    fields["diagnostics"] = diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood)
+    found = found.changed(stream=stream._replace(standing=standing, kept=kept, watched=watched), **fields)
     commit.put(found)
     warn_of_no_convergence(plan, run)
     if is_due:

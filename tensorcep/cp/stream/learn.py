@@ -249,23 +249,14 @@ def _learn_rest(
         state = adf.absorb(state, learned.batch, learned.posterior)
         stream = stream._replace(state=state, reservoir=learned.reservoir)
         stream = stream._replace(standing=standing, kept=kept, watched=watched)
-        unseen_mean, unseen_cov = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
-        found = stream_result(
-            spec,
-            fit,
-            stream,
-            observation=fit.observation.with_facts(coding),
-            shape=state.sizes,
-            n_iter=run.n_iter,
-            converged=run.converged and not standing.is_doubtful,
-            trace=cold_start.without_seconds(run.trace),
-            n_samples_seen=fit.n_samples_seen + len(batch.y),
-            n_batches=fit.n_batches + 1,
-            unseen_mean=unseen_mean,
-            unseen_cov=unseen_cov,
-            series=state.clocks if any(state.chains) else fit.series,
-            diagnostics=cold_start.diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood),
-        )
+        mean, cov = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
+        told = cold_start.diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood)
+        fields: dict[str, Any] = {"shape": state.sizes, "unseen_mean": mean, "unseen_cov": cov, "diagnostics": told}
+        fields |= {"n_iter": run.n_iter, "converged": run.converged and not standing.is_doubtful}
+        fields |= {"observation": fit.observation.with_facts(coding), "trace": cold_start.without_seconds(run.trace)}
+        fields |= {"n_samples_seen": fit.n_samples_seen + len(batch.y), "n_batches": fit.n_batches + 1}
+        fields["series"] = state.clocks if any(state.chains) else fit.series
+        found = stream_result(spec, fit, stream, **fields)
         commit.put(found)
     if is_due:
         warn_of_no_gain(standing)

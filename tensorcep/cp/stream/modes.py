@@ -485,13 +485,6 @@ def posterior_of(state: StreamState, keep: float) -> Posterior:
     """The posterior of all rows at the time of the last batch, packed."""
     parts = [state.rows_at(k, np.arange(n), keep, state.time) for k, n in enumerate(state.sizes)]
     Lam, eta = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Posterior(
-        shape=state.sizes,
-        rank=state.rank,
-        Lam=Lam,
-        eta=eta,
-        noise=state.noise,
-        seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
-        dispersion=state.dispersion,
-        deviations=None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes),
-    )
+    seen = np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)])
+    pairs = None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes)
+    return Posterior(state.sizes, state.rank, Lam, eta, state.noise, seen, state.dispersion, deviations=pairs)

@@ -301,11 +301,9 @@ def without_entries(
     lost, left = sample.at(gone), sample.at(~gone)
     found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
     noise = noise_without(state.noise, lost)
-    state = state._replace(
-        modes=tuple(mode for mode, _ in found),
-        noise=noise if is_left(noise, state.noise) else state.noise_prior,
-        dispersion=None if whole else state.dispersion,  # it has no messages: it is to be learned anew
-    )
+    noise = noise if is_left(noise, state.noise) else state.noise_prior
+    dispersion = None if whole else state.dispersion  # it has no messages: it is to be learned anew
+    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
     reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
     return state, reservoir, sum(reset for _, reset in found)
 
