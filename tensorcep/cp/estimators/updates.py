@@ -22,7 +22,7 @@ from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
 from tensorcep.cp.stream import unlearn
 from tensorcep.cp.stream.cold_start import Commit
 from tensorcep.cp.stream.learn import learn_arrival, split_batch, watching
-from tensorcep.cp.stream.reservoir import Reservoir, empty_reservoir
+from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values, as_frames, column_apart
 
 SCORES = ("n_samples_seen", "log_score", "rmse", "n_iter", "seconds")
@@ -52,7 +52,7 @@ class Updates(Queries):
 
     def _counts(self) -> Reservoir:
         stream = None if self._fit is None else self._fit.stream
-        return empty_reservoir(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
+        return Reservoir.empty(1, 1) if stream is None or stream.reservoir is None else stream.reservoir
 
     def partial_fit(
         self,

@@ -18,16 +18,7 @@ from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import HeldOut, held_out_places, with_factors
 from tensorcep.cp.calibration.null_model import with_constant
-from tensorcep.cp.fit.run import (
-    MANY,
-    SPARE_COMPONENTS,
-    MultiStart,
-    QuickResult,
-    best_of,
-    continued,
-    refitted,
-    run_quick_fits,
-)
+from tensorcep.cp.fit.run import MANY, MultiStart, QuickResult, best_of, continued, refitted, run_quick_fits
 from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.chains import GibbsState, draws_to_take
 from tensorcep.cp.gibbs.method import with_weights
@@ -35,7 +26,7 @@ from tensorcep.cp.init.residual import strengths, used_columns
 from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.plan.plan import Plan
+from tensorcep.cp.plan.plan import SPARE_COMPONENTS, Plan
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.posterior.components import Components, draw_rows, room_for_draws
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
@@ -112,10 +103,7 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
 
 
 def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before: Any = 0.0) -> Run | None:
-    """The burn-in, and what each chain and each quick fit counts at its end; None where a chain is not finite.
-
-    `before`: what quick fits do, if nothing tells. The `whole` plan has the column of the constant, if any does.
-    """
+    """The burn-in, and what each chain and each quick fit counts at its end (these `before`); None if not finite."""
     problem, (method, settings), how = sampled.plan.problem, sampled.plan.engine, sampled.plan.options._asdict()
     burn_in = settings.get_params()["burn_in"]
     how |= {"max_iter": max(1, burn_in), "stage": f"burn-in of {problem.rank} columns"}
@@ -125,6 +113,7 @@ def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before:
         if begun.stopped or begun.state.held is None or not burn_in:
             return begun
         beside = [one.scores for one in results if one.scores is not None]
+        # the whole plan has the column of the constant, if any does
         return begun._replace(state=with_weights(begun.state, whole.problem, settings, beside, before))
 
     return finite_or_none(burn)
@@ -259,8 +248,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
         own = own._replace(rows=own.rows[:, :0].copy(), unknown=unseen)
     whole, n = plan.problem, len(rows)
     room = (1, n + sum(sizes.values()), sum(whole.shape), whole.rank)
-    dtype = rows[0].dtype if rows else settings["dtype"]
-    (known,), (unknown,) = room_for_draws(room, len(whole.shape), dtype)
+    (known,), (unknown,) = room_for_draws(room, len(whole.shape), rows[0].dtype if rows else settings["dtype"])
     parts = []
     if own is not None:
         free = whole.rows_free
@@ -289,8 +277,7 @@ def _draws_of(
     found: QuickResult, plan: Plan, noise_ratio: float, known: np.ndarray, unknown: np.ndarray
 ) -> Draws | None:
     """Draws of a quick fit given all entries, rows in `known` (n, n_rows, R) and `unknown`; None if not finite."""
-    columns, whole = found.quick.columns, plan.problem
-    posterior = refitted(found, plan)
+    columns, whole, posterior = found.quick.columns, plan.problem, refitted(found, plan)
     if posterior is None:
         return None
     n, rng = len(known), generator(whole.seed, RandomStream.PILOT, found.number)
@@ -315,15 +302,6 @@ def _draws_of(
     if belief.theta is not None and belief.theta.uneven is not None:
         ratio = 1.0 if posterior.noise is None else noise_ratio
         uneven = np.repeat(belief.theta.uneven / [ratio, 1.0], n, axis=0)[None]
-    return Draws(
-        shape=whole.shape,
-        rank=whole.rank,
-        rows=known[None],
-        theta=theta,
-        theta_mode=mode,
-        seen=posterior.seen,
-        unknown=unknown[None],
-        drifts=drifts,
-        uneven=uneven,
-        **told_of_theta(whole.likelihood),
-    )
+    laws: dict[str, Any] = {"theta": theta, "theta_mode": mode, "drifts": drifts, "uneven": uneven}
+    laws |= told_of_theta(whole.likelihood)
+    return Draws(whole.shape, whole.rank, rows=known[None], unknown=unknown[None], seen=posterior.seen, **laws)

@@ -69,8 +69,7 @@ class Deviating(MultiStart):
 def pairs_of(problem: Problem, of: Local) -> Pairs:
     """The pairs of a problem's entries."""
     entries, times = problem.entries, of.clock.times
-    order = np.argsort(times, kind="stable")
-    rank = np.empty(len(times), dtype=np.int64)
+    order, rank = np.argsort(times, kind="stable"), np.empty(len(times), dtype=np.int64)
     rank[order] = np.arange(len(times))
     row, along = (entries.rows[:, k].astype(np.int64) - entries.offsets[k] for k in (of.row, of.along))
     key = row * len(times) + rank[np.where(entries.weight > 0.0, along, 0)]

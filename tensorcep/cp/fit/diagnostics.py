@@ -16,17 +16,10 @@ from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.fitted.predict import latent, observed_logpdf
+from tensorcep.cp.model import subsets
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.subsets import (
-    extents_at,
-    known_at,
-    number_telling,
-    places_telling,
-    plain_values,
-    telling_values,
-)
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate
 from tensorcep.cp.posterior.components import Components
@@ -53,17 +46,13 @@ LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0
 
 def doubt_of(
     told: LeftOut,
-    scores: tuple[np.ndarray, np.ndarray],
+    scores: tuple[np.ndarray, np.ndarray],  # by the fit and by the constant `law`
     law: null_model.ConstantLaw,
     problem: Problem,
-    noise: float | None,
+    noise: float | None,  # the standard deviation of Gaussian noise, which holds the doubt
 ) -> float:
-    """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given.
-
-    `scores` are theirs by it and by the constant `law`; `noise` is the fit's standard deviation of Gaussian noise,
-    which holds the doubt, None of others.
-    """
-    off = told.mean - known_at(problem, told.place) - law.f
+    """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given."""
+    off = told.mean - subsets.known_at(problem, told.place) - law.f
     before = null_model.CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else null_model.CONSTANT
     share = null_model.mean_share(null_model.evidence_of_shares(*scores), constant=before)
     if problem.noise_prior is not None and not problem.likelihood.censored:
@@ -83,8 +72,8 @@ def _about_constant(law: null_model.ConstantLaw, problem: Problem, otherwise: fl
         return np.pi**2 / 3.0 if likelihood.f_is_log_odds else 1.0
     if likelihood.parameter is not None or not likelihood.is_of_rates:
         return otherwise
-    place = places_telling(problem)
-    y, f = problem.entries.y.ravel()[place], np.full(len(place), law.f) + known_at(problem, place)
+    place = subsets.places_telling(problem)
+    y, f = problem.entries.y.ravel()[place], np.full(len(place), law.f) + subsets.known_at(problem, place)
     theta = np.full_like(f, law.theta)
     mean, variance = likelihood.predict(np.full(1, law.f), np.zeros(1), theta[:1])
     noise = min(1.0, float(variance[0] / mean[0] ** 2))
@@ -129,14 +118,12 @@ def with_calibrated(
     members = [one._replace(doubt=doubt) for one in getattr(found_by, "members", (found_by,))]
     posterior = Mixture(tuple(members)) if isinstance(found_by, Mixture) else members[0]
     calibrated = fitted._replace(posterior=posterior, belief=wide)
-    factor = float((own + doubt) / own)
-    return calibrated, found._replace(widened=factor, n_widened_by=len(told.place))
+    return calibrated, found._replace(widened=float((own + doubt) / own), n_widened_by=len(told.place))
 
 
 def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Diagnostics:
     """What the end of a run tells of it."""
-    state = result.state
-    entries = plan.problem.entries
+    state, entries = result.state, plan.problem.entries
     held = getattr(state, "held", None)
     held = held if held is not None and held.weights is not None else None
     law = getattr(state, "noise_law", None)
@@ -169,27 +156,20 @@ def diagnose(target: Target, plan: Plan, result: Run, belief: Components) -> Dia
 
 def _spread_places(problem: Problem) -> np.ndarray:
     """The places of some training entries that tell."""
-    n = number_telling(problem)
+    n = subsets.number_telling(problem)
     some = np.unique(np.linspace(0, n - 1, min(n, CELLS)).astype(int))
-    return some if problem.power is None else places_telling(problem)[some]
+    return some if problem.power is None else subsets.places_telling(problem)[some]
 
 
 def _scores(
     target: Target, plan: Plan, place: np.ndarray, told: Any, rows: np.ndarray, belief: Components, tails: bool
 ) -> dict[str, Any]:
-    """Mean log scores of entries by the fit and by a constant, and the standard error of their difference.
-
-    `told` has the scores of entries that the fit, or one like it, was not given; `tails`: and what they say of noise
-    that is not normal, which the constant is then given as well.
-    """
+    """Mean log scores of entries, those `told` if any, by the fit and a constant; the error of their difference."""
     problem, likelihood = plan.problem, plan.problem.likelihood
-    y = problem.entries.y.ravel()[place]
-    if told is None:
-        mine = observed_logpdf(likelihood, belief, rows, y, extent=extents_at(problem, place))
-    else:
-        mine = told.score
+    y, extent = problem.entries.y.ravel()[place], subsets.extents_at(problem, place)
+    mine = told.score if told is not None else observed_logpdf(likelihood, belief, rows, y, extent=extent)
     (mine, constant), law = _beside_constant(target, plan, place, mine, told)
-    if tails:
+    if tails:  # entries left out say of noise that it is not normal
         constant = constant + gain_of_constant(told, law.f)
     error = np.std(mine - constant) / np.sqrt(len(place))
     n_held_out = 0 if told is None else len(place)
@@ -212,13 +192,11 @@ def _beside_constant(
 ) -> tuple[tuple[np.ndarray, np.ndarray], null_model.ConstantLaw]:
     """Log scores of the entries at these places by the fit and by a constant; and that, of others if some `told`."""
     problem, likelihood = plan.problem, plan.problem.likelihood
-    others, rest = telling_values(problem, None if told is None else place)
-    law = null_model.constant_law(
-        likelihood, others, target.intercept(plain_values(others, likelihood, rest), likelihood), rest
-    )
+    others, rest = subsets.telling_values(problem, None if told is None else place)
+    centre = target.intercept(subsets.plain_values(others, likelihood, rest), likelihood)
+    law = null_model.constant_law(likelihood, others, centre, rest)
     score = np.fmax(score, LEAST_SCORE)  # of numbers alone, so that NaN counts as impossible
-    y = problem.entries.y.ravel()[place]
-    return (score, law.logpdf(likelihood, y, extents_at(problem, place))), law
+    return (score, law.logpdf(likelihood, problem.entries.y.ravel()[place], subsets.extents_at(problem, place))), law
 
 
 def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[str, Any]:
@@ -233,7 +211,7 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]
     likelihood, theta = state.predictive_at(place, problem)
     # the share of the variance of new observations that lies between the halves of the chains
-    half, latents = draws.shape[1] // 2, draws + known_at(problem, place)
+    half, latents = draws.shape[1] // 2, draws + subsets.known_at(problem, place)
     halves = np.concatenate([latents[:, :half], latents[:, -half:]])[:, :: -(-half // PREDICTED_DRAWS)]
     each = np.broadcast_to(np.concatenate([theta, theta])[:, None], halves.shape)
     mean, variance = likelihood.predict(halves.ravel(), np.zeros(halves.size), each.ravel())
@@ -242,15 +220,9 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
     share, of_halves = 0.5 * np.concatenate([weights, weights]), mean.mean(axis=1)
     between = share @ (of_halves - share @ of_halves) ** 2
     within = share @ (mean.var(axis=1) + variance.mean(axis=1))
-    return {
-        "n_chains": n_chains,
-        "r_hat": found.max(),
-        "above_1_01": np.mean(found > 1.01),
-        "above_1_1": np.mean(found > 1.1),
-        "effective_size": np.median(sizes),
-        "least_effective_size": sizes.min(),
-        "disagreement": float(between.mean() / (between + within).mean()),
-    }
+    told = {"r_hat": found.max(), "above_1_01": np.mean(found > 1.01), "above_1_1": np.mean(found > 1.1)}
+    told |= {"effective_size": np.median(sizes), "least_effective_size": sizes.min()}
+    return {"n_chains": n_chains, **told, "disagreement": float(between.mean() / (between + within).mean())}
 
 
 def _noise(result: Run) -> dict[str, Any]:

@@ -38,38 +38,23 @@ from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame, column_apart, split_given, warn_of_modes
 from tensorcep.priors.fixed import Prior
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+Facts = Mapping[str, Any]  # how entries are coded
+NOTHING: Facts = MappingProxyType({})
 # What is said of a run that ended at its last sweep.
 STOPPED = "stopped after max_iter="
 
 
 def result_of(
-    plan: Plan,
-    run: Run,
-    target: Target,
-    coding: Mapping[str, Any] = NOTHING,
-    earlier: Mapping[str, Any] = NOTHING,
-    **fields: Any,
+    plan: Plan, run: Run, target: Target, coding: Facts = NOTHING, earlier: Facts = NOTHING, **fields: Any
 ) -> FitResult:
-    """What a run of a plan leaves; FloatingPointError if it is not finite.
-
-    `coding` are facts of how entries are coded; `earlier` those of a fit that it goes on from, if none says others.
-    """
-    known, posterior = plan.decided, run.posterior
+    """What a run of a plan, maybe from an earlier fit, leaves; FloatingPointError if it is not finite."""
+    known, posterior, n = plan.decided, run.posterior, len(plan.problem.entries.permutation)
     mean, cov = unseen_moments(posterior, plan.prior)
-    made: dict[str, Any] = {
-        "rows": rows_of_posterior(posterior, plan.labels, mean, cov),
-        "observation": target.OBSERVATION.of({**earlier, **known, **coding}),
-        **{name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")},
-        **{name: known[f"_{name}"] for name in ("features", "series", "expected")},
-        "shape": posterior.shape,
-        "unseen_mean": mean,
-        "unseen_cov": cov,
-        "n_iter": run.n_iter,
-        "converged": run.converged,
-        "trace": run.trace,
-        "n_samples_seen": len(plan.problem.entries.permutation),
-    }
+    made = {name: known[f"{name}_"] for name in ("method", "rank", "max_iter", "prior", "interactions")}
+    made |= {name: known[f"_{name}"] for name in ("features", "series", "expected")}
+    made |= {"rows": rows_of_posterior(posterior, plan.labels, mean, cov), "unseen_mean": mean, "unseen_cov": cov}
+    made |= {"observation": target.OBSERVATION.of({**earlier, **known, **coding}), "shape": posterior.shape}
+    made |= {"n_iter": run.n_iter, "converged": run.converged, "trace": run.trace, "n_samples_seen": n}
     return FitResult(**{**made, **fields})
 
 
@@ -124,13 +109,10 @@ def resolve_call(
 
 
 def run_ready(
-    spec: FitSpec, read: Read, plan: Plan, start: Plan, keeps: bool, earlier: Mapping[str, Any] = NOTHING, **fields: Any
+    spec: FitSpec, read: Read, plan: Plan, start: Plan, keeps: bool, earlier: Facts = NOTHING, **fields: Any
 ) -> tuple[FitResult, Callable[[], None]]:
-    """The result of a fit that is decided, and what warns of its end once the result is in its place.
-
-    It is run by `start`, which is the plan, or goes on from rows or messages of an earlier fit. `keeps`: whether
-    messages may be kept to be divided out.
-    """
+    """The result of a fit that is decided, and what warns of its end once the result is in its place."""
+    # `start` is the plan, or goes on from rows or messages of an earlier fit; `keeps`: messages may be kept
     coords, values, _, labels = read.entries
     for reason in (why_not_stored(found, k) for k, found in enumerate(labels)):
         if reason is not None:
@@ -143,10 +125,8 @@ def run_ready(
         host.check_plan(start)
     run = start.policy.run(start)
     found = result_of(plan, run, spec.target, read.coding, earlier, apart=read.coding.get("apart", ()))
-    kept = None
-    if keeps:
-        order = plan.problem.entries.permutation
-        kept = Kept(coords[order], values[order], read.source, run.state)
+    order = plan.problem.entries.permutation
+    kept = Kept(coords[order], values[order], read.source, run.state) if keeps else None
     run = run._replace(state=plan.engine.method.ended(run.state))
     health = diagnose(spec.target, plan, run, found.belief)
     rows, health = with_calibrated(spec.target, plan, run, found.rows, health)
@@ -185,8 +165,7 @@ def unseen_moments(posterior: Result, prior: Prior) -> tuple[np.ndarray, np.ndar
     means, precisions = ([np.asarray(own, dtype=float) for own in part] for part in (prior.mean, prior.precision))
     means = [m.mean(axis=0) if m.ndim > 1 else m for m in means]
     precisions = [p.mean(axis=0) if p.ndim > 2 else p if p.ndim == 2 else np.eye(R) * p for p in precisions]
-    mean = np.stack([np.broadcast_to(m, (R,)) for m in means])
-    return mean, np.stack([np.linalg.inv(p) for p in precisions])
+    return np.stack([np.broadcast_to(m, (R,)) for m in means]), np.stack([np.linalg.inv(p) for p in precisions])
 
 
 def warn_of_no_convergence(plan: Plan, result: Run) -> None:
@@ -258,19 +237,13 @@ def entries_of_fit(model: FittedModel, data: Any, y: Any) -> Kept:
         fail_value(
             f"{what}, {n} in all, each as often as its sample_weight said; got {len(coords)}; pass these, or fit again."
         )
-    coded = np.asarray(model.fit.observation.coded(values), dtype=np.float64)
-    return Kept(coords, coded[known], data, None)
+    return Kept(coords, np.asarray(model.fit.observation.coded(values), dtype=np.float64)[known], data, None)
 
 
 def refit_without(
-    model: FittedModel,
-    held: Kept,
-    gone: np.ndarray,
-    said: dict[str, Any],
-    dropped: Dropped | None,
-    put: Callable[[FitResult], None],
-) -> None:
-    """Fit the entries that are left, from what the model knows, and `put` the result."""
+    model: FittedModel, held: Kept, gone: np.ndarray, said: dict[str, Any], dropped: Dropped | None
+) -> tuple[FitResult, Callable[[], None]]:
+    """The result of a fit to the entries that are left, from what the model knows, and what warns of its end."""
     fit, spec = model
     if not gone.any() and dropped is None:
         fail_value("none of these cells is among the entries of the fit; nothing was forgotten.")
@@ -297,5 +270,4 @@ def refit_without(
     how = "messages divided out" if held.state is not None else "fitted again from the factors"
     record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(result.n_iter)}
     record["entries_left"] = int((~gone).sum())
-    put(result.changed(forgotten=(*fit.forgotten, record)))
-    tell()
+    return result.changed(forgotten=(*fit.forgotten, record)), tell

@@ -54,11 +54,7 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
 
 
 def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, np.ndarray, np.ndarray]:
-    """A Gaussian of every row that says what draws say; mean (K, R) and covariance (K, R, R) of unknown rows.
-
-    Each row gets the mean and covariance of the aligned draws that have the same components. Where these do not agree
-    on the components that misses much, and is refused.
-    """
+    """A Gaussian of every row that says what draws say; mean (K, R) and covariance (K, R, R) of unknown rows."""
     free = free_columns(fit.interactions, len(fit.shape))
     if fit.likelihood.levels is not None:  # thresholds are learned anew
         draws = draws._replace(theta=None, n_thresholds=0)
@@ -66,6 +62,7 @@ def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict
         found, covs = fit.aligned, fit.factor_covs
+    # each row gets the mean and covariance of the aligned draws that have the same components
     n, unknown = int(found.like.sum()), _unknown_rows(draws, fit.belief, found, free)
     each = zip(fit.layout.rows, covs, free, strict=True)
     parts = [_natural(found.mean[own], cov, columns, n) for own, cov, columns in each]
@@ -102,8 +99,7 @@ def _unknown_rows(draws: Draws, belief: Components, found: Aligned, free: np.nda
     modes = [tuple(np.flatnonzero(column).tolist()) for column in free.T]
     longer = layout_of([size + 1 for size in draws.shape], modes, np.insert(draws.seen, ends, False))
     reference, places = np.insert(found.reference, ends, 0.0, axis=0), ends + np.arange(len(ends))
-    like = np.flatnonzero(found.like)
-    size = max(1, CHUNK // max(1, reference.size))
+    like, size = np.flatnonzero(found.like), max(1, CHUNK // max(1, reference.size))
     result = []
     for a in range(0, len(like), size):
         part = belief.mean[like[a : a + size]].astype(np.float64)
@@ -114,8 +110,7 @@ def _unknown_rows(draws: Draws, belief: Components, found: Aligned, free: np.nda
 
 def _proper(cov: np.ndarray, n_draws: int) -> np.ndarray:
     """Covariances (n, d, d) of few draws made positive definite, no variance below that of a clamped column."""
-    d = cov.shape[1]
-    variance = np.maximum(np.diagonal(cov, axis1=1, axis2=2), 1.0 / CLAMPED)
+    d, variance = cov.shape[1], np.maximum(np.diagonal(cov, axis1=1, axis2=2), 1.0 / CLAMPED)
     cov = cov * (max(0, n_draws - 1) / (max(0, n_draws - 1) + d))
     cov[:, np.arange(d), np.arange(d)] = variance
     return cov

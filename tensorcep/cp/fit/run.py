@@ -21,28 +21,13 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.holdout import Beside, held_out_places
 from tensorcep.cp.fit.validation import ASK_EVERY, EarlyStopping, finite_or_none, scored_run, scores_of, without
 from tensorcep.cp.fitted.alignment import layout_of, shared_scales
-from tensorcep.cp.init.residual import (
-    NOTHING,
-    SMALL_SPARE,
-    SPARE,
-    modes_of_products,
-    shown,
-    used_columns,
-    with_more_components,
-    with_spectral_start,
-)
+from tensorcep.cp.init import residual
+from tensorcep.cp.init.residual import NOTHING, used_columns, with_more_components, with_spectral_start
+from tensorcep.cp.model import subsets
 from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.model.rows import seen_rows
-from tensorcep.cp.model.subsets import (
-    enough_entries,
-    number_telling,
-    of_telling,
-    problem_in_memory,
-    telling,
-    telling_values,
-)
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, Policy, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Engine, Plan, Policy, QuickFit
 from tensorcep.cp.posterior.belief import GammaNoise, Mixture, PointEstimate, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.likelihoods.gaussian import GAUSSIAN
@@ -137,7 +122,7 @@ def overfit(problem: Problem) -> float:
     """What the mean log score of training entries gains at most where fits of so many numbers follow the noise."""
     # half a nat per number, as the chi-square law of the likelihood ratio says
     numbers = int(np.array(problem.shape) @ problem.every_free.sum(axis=1))
-    return 0.5 * numbers / max(1, number_telling(problem))
+    return 0.5 * numbers / max(1, subsets.number_telling(problem))
 
 
 def may_follow_noise(problem: Problem) -> bool:
@@ -147,8 +132,8 @@ def may_follow_noise(problem: Problem) -> bool:
 
 def start_of_spectra(plan: Plan) -> np.ndarray | None:
     """The start from the spectra of the data, and of what components that these show leave over."""
-    problem = of_telling(problem_in_memory(plan.problem))
-    spare = SMALL_SPARE if plan.engine.method.capabilities.point_estimate else SPARE
+    problem = subsets.of_telling(subsets.problem_in_memory(plan.problem))
+    spare = residual.SMALL_SPARE if plan.engine.method.capabilities.point_estimate else residual.SPARE
     with threads_of(plan.options.n_threads) as executor:
         problem = with_spectral_start(problem, spare, executor)
         for _ in range(ROUNDS):
@@ -215,8 +200,7 @@ def _best_run(plan: Plan, trial_sweeps: int) -> Run:
 def _trial(plan: Plan, start: np.ndarray | None, sweeps: int, shared: Any) -> Run:
     """The trial sweeps from a start, with what another run has of the entries."""
     how: dict[str, Any] = {**plan.options._asdict(), "max_iter": sweeps, "tol": 0.0, "stage": "one of several starts"}
-    problem = plan.problem._replace(start=start, of_entries=shared)
-    return run(plan.engine.method, problem, plan.engine.settings, **how)
+    return run(plan.engine.method, plan.problem._replace(start=start, of_entries=shared), plan.engine.settings, **how)
 
 
 def continued(plan: Plan, begun: Run) -> Run:
@@ -255,20 +239,15 @@ def mixed(runs: Sequence[Run], slack: float = np.inf) -> Run:
     members = tuple(one.posterior for one in found if isinstance(one.posterior, Posterior))
     trace = {name: np.concatenate([one.trace[name] for one in order]) for name in order[0].trace}
     trace["member"] = np.repeat(np.arange(len(order)), [one.n_iter for one in order])
-    return Run(
-        Mixture(members) if len(members) > 1 else order[0].posterior,
-        sum(one.n_iter for one in order),
-        all(one.converged for one in found),
-        any(one.stopped for one in order),
-        trace,
-        order[0].state,
-    )
+    posterior = Mixture(members) if len(members) > 1 else order[0].posterior
+    converged, stopped = all(one.converged for one in found), any(one.stopped for one in order)
+    return Run(posterior, sum(one.n_iter for one in order), converged, stopped, trace, order[0].state)
 
 
 # Sweeps of a quick fit after the annealed ones, at most; those of its fit to all entries.
 QUICK_SWEEPS, REFIT_SWEEPS = 40, 10
-# Sweeps over all of very many entries, where some of them have shown the way, and components beside those in use.
-SWEEPS_OF_ALL, SPARE_COMPONENTS = REFIT_ANNEAL + ASK_EVERY, 3
+# Sweeps over all of very many entries, where some of them have shown the way.
+SWEEPS_OF_ALL = REFIT_ANNEAL + ASK_EVERY
 # From this median on the log of a count tells its latent value to about a half; the prior shape of the noise of logs.
 LARGE_COUNTS, NOISE_SHAPE = 5.0, 1e-3
 
@@ -294,7 +273,7 @@ class FromQuickFit(MultiStart):
     def run(self, plan: Plan) -> Run:
         """Run a plan; as from its starts where it has no quick fit, or that leaves the range of numbers."""
         quick = next(iter(self.quick_fits), None)
-        found = None if quick is None else run_quick_fit_to(problem_in_memory(quick.problem), quick, plan)
+        found = None if quick is None else run_quick_fit_to(subsets.problem_in_memory(quick.problem), quick, plan)
         if quick is None or found is None:
             return super().run(plan)
         if found.quick.problem.likelihood.observes == plan.problem.likelihood.observes:  # not one of logs
@@ -319,8 +298,7 @@ class FromQuickFit(MultiStart):
 
 def _by_another_method(plan: Plan, start: np.ndarray, quick: QuickFit) -> Run:
     """Run a plan whose first member goes on from a quick fit, and its others, or all if that fails, from its starts."""
-    policy = plan.policy
-    start = balanced(start, plan.problem, plan.engine)
+    policy, start = plan.policy, balanced(start, plan.problem, plan.engine)
     first, trial = tried(plan.from_rows(start), quick)
     one = finite_or_none(lambda: run_starts(first), lambda found: min(0.0, _score(found)))
     if one is None:
@@ -353,7 +331,7 @@ def tried(plan: Plan, quick: QuickFit) -> tuple[Plan, Trial | None]:
     place = held_out_places(problem)
     if len(place) < THRESHOLDS.fewest:
         return plan, None
-    others = problem_in_memory(problem, place)
+    others = subsets.problem_in_memory(problem, place)
     found = run_quick_fit_to(others, quick, plan, place)
     if found is None or len(found.quick.columns) < len(quick.columns):
         return plan, None
@@ -431,12 +409,7 @@ class QuickResult(NamedTuple):
 def run_quick_fit(
     quick: QuickFit, plan: Plan, rounds: int = ROUNDS, place: np.ndarray | None = None
 ) -> QuickResult | None:
-    """What a quick fit finds from the spectra of the data, and then of what it leaves over, until that is noise.
-
-    Of very many entries enough are fitted first; then a few sweeps over all refine that. The search ends where entries
-    that the fit was not given, at these places of the plan's problem, gain no more; without any, where the bound does
-    not. None where it leaves the finite numbers, as wild counts can make it.
-    """
+    """What a quick fit finds from the spectra of the data, and then of what it leaves over; None if not finite."""
     again = quick.engine.with_settings(anneal=REFIT_ANNEAL)
 
     def searched(of: QuickFit, found: QuickResult, thorough: bool = True) -> QuickResult:
@@ -445,13 +418,13 @@ def run_quick_fit(
             if more is None:
                 break
             before, found = found, _fitted(of, again, from_dispersion(more, found.belief), plan, place)
-            if found.score < before.score:
+            if found.score < before.score:  # of entries left out at these places; without any the bound
                 return before
         return found
 
     def fit() -> QuickResult:
         started = with_spectral_start(quick.problem, executor=executor)
-        enough = enough_entries(started)
+        enough = subsets.enough_entries(started)  # of very many entries; then a few sweeps over all refine that
         some = quick if enough is None else quick._replace(problem=with_entries_of(quick.problem, enough))
         found = _fitted(some, quick.engine, some.problem._replace(start=started.start), plan, place)
         found = searched(some, found)
@@ -509,12 +482,12 @@ def run_quick_fit_to(
     problem = with_entries_of(quick.problem, others)
     entries, likelihood = problem.entries, problem.likelihood
     of_rates = likelihood.is_of_rates and not quick.engine.method.lacks(GAUSSIAN)  # those of zeros say nothing
-    if not of_rates or np.median(telling_values(problem)[0]) < LARGE_COUNTS:
+    if not of_rates or np.median(subsets.telling_values(problem)[0]) < LARGE_COUNTS:
         return run_quick_fit(quick._replace(problem=problem), plan, place=place)
     logs = np.log(entries.y + 0.5) - np.log(likelihood.first_theta)
     logs = logs - entries.known if len(entries.known) else logs
     y = np.where(entries.weight > 0, logs, 0.0)
-    told = y.ravel()[: len(entries.permutation)][telling(weights_of_entries(problem))]
+    told = y.ravel()[: len(entries.permutation)][subsets.telling(weights_of_entries(problem))]
     noise = GammaNoise(NOISE_SHAPE, NOISE_SHAPE * max(float(told.var()), NOISE_SHAPE))
     real = problem._replace(entries=entries._replace(y=y, known=NOTHING), likelihood=GAUSSIAN, noise_prior=noise)
     return run_quick_fit(quick._replace(problem=real), plan, place=place)
@@ -536,8 +509,8 @@ def run_quick_fits(plan: Plan, place: np.ndarray) -> list[QuickResult]:
     """Every quick fit of a plan that stays finite, those of fewer columns first, without entries at these places."""
     # the one of all columns is run where it is likely to be the best: columns that others do not have say much, or say
     # what others leave over
-    others, quick_fits = problem_in_memory(plan.problem, place), plan.policy.quick_fits
-    many = number_telling(others) >= MANY
+    others, quick_fits = subsets.problem_in_memory(plan.problem, place), plan.policy.quick_fits
+    many = subsets.number_telling(others) >= MANY
     results: list[QuickResult] = []
     for number in np.argsort([len(quick.columns) for quick in quick_fits], kind="stable").tolist():
         quick = quick_fits[number]
@@ -568,10 +541,10 @@ def _lacks_some(results: list[QuickResult], plan: Plan, given: Problem) -> bool:
     if free is None:
         return False
     others = np.delete(free, best.quick.columns, axis=1)
-    others = others[:, ~others[modes_of_products(free)].all(axis=0)]
+    others = others[:, ~others[residual.modes_of_products(free)].all(axis=0)]
     problem = with_entries_of(best.quick.problem, given)
-    enough = enough_entries(problem)
+    enough = subsets.enough_entries(problem)
     problem = problem if enough is None else enough
     with threads_of(plan.options.n_threads) as executor:
-        alone = shown(problem, others, executor=executor) >= THRESHOLDS.least_explained
-        return alone or shown(problem, others, best.mean, executor) > 0.0
+        alone = residual.shown(problem, others, executor=executor) >= THRESHOLDS.least_explained
+        return alone or residual.shown(problem, others, best.mean, executor) > 0.0

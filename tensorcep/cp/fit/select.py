@@ -18,14 +18,7 @@ from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import held_out_places
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
-from tensorcep.cp.fit.run import (
-    SPARE_COMPONENTS,
-    FromQuickFit,
-    MultiStart,
-    PenalisedEstimate,
-    QuickResult,
-    run_quick_fit_to,
-)
+from tensorcep.cp.fit.run import FromQuickFit, MultiStart, PenalisedEstimate, QuickResult, run_quick_fit_to
 from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
@@ -38,7 +31,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, Engine, Plan, QuickFit
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Engine, Plan, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior.belief import Posterior
@@ -57,15 +50,9 @@ def select(draft: Draft) -> Plan:
     """The plan of a fit, after what entries left out tell of what was left open: noise, power of values, columns."""
     draft = with_best_columns(with_best_power(with_best_noise(draft)))
     plan, chosen, known = plan_of(draft, draft.chosen), draft.chosen, draft.facts
-    described = known["_features"] or known["_series"]
-    came_to = {
-        "method_": chosen.method,
-        "rank_": chosen.rank,
-        "max_iter_": chosen.max_iter,
-        "prior_": chosen.prior_name,
-        "interactions_": chosen.parts,
-        "_expected": expected_of(plan.problem.prior) if described else None,
-    }
+    expected = expected_of(plan.problem.prior) if known["_features"] or known["_series"] else None
+    came_to: dict[str, Any] = {"method_": chosen.method, "rank_": chosen.rank, "max_iter_": chosen.max_iter}
+    came_to |= {"prior_": chosen.prior_name, "interactions_": chosen.parts, "_expected": expected}
     return plan._replace(decided={**came_to, **known})
 
 
@@ -75,13 +62,8 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     if problem.power is not None:
         check_power(draft.method.name, problem)
     quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
-    starts: dict[str, Any] = {
-        "starts": rows.starts,
-        "members": chosen.members,
-        "spectral": draft.spectral and not quick,
-        "one_at_a_time": has_one_state(draft.settings, draft.size),
-        "quick_fits": quick,
-    }
+    starts: dict[str, Any] = {"starts": rows.starts, "members": chosen.members, "quick_fits": quick}
+    starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": has_one_state(draft.settings, draft.size)}
     policy: MultiStart
     if quick and draft.method.capabilities.sampler:
         policy = ChainsWithQuickFits(**starts)
@@ -96,8 +78,7 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    engine = Engine(draft.method, draft.settings)
-    return Plan(problem, engine, policy, options, rows.given, draft.labels, draft.facts)
+    return Plan(problem, Engine(draft.method, draft.settings), policy, options, rows.given, draft.labels, draft.facts)
 
 
 # So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
@@ -252,8 +233,7 @@ def with_best_power(draft: Draft) -> Draft:
         given, how = (coords, values, data.shape, None), (chosen.settings, None)
         packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    problems = [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each]
-    best = _best(draft, problems)
+    best = _best(draft, [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each])
     return draft._replace(data=each[best], facts=draft.facts | tried[best][1])
 
 
@@ -337,8 +317,7 @@ def far_off(squares: np.ndarray) -> np.ndarray:
 
 def _without(problem: Problem, place: np.ndarray) -> Problem:
     """The problem without these entries, from a start that the others show."""
-    kept = np.delete(np.arange(len(problem.entries.permutation)), place)
-    known = some_of(problem, kept)
+    known = some_of(problem, np.delete(np.arange(len(problem.entries.permutation)), place))
     return known if known.start is None else with_spectral_start(known)
 
 

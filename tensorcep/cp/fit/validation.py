@@ -50,8 +50,7 @@ def finite_or_none(fit: Callable[[], Fitted], numbers_of: Callable[[Fitted], Any
 def scores_of(belief: Components, problem: Problem, place: np.ndarray, executor: Executor = ALONE) -> Beside:
     """What a Gaussian of all rows says of the entries at these places."""
     rows = rows_of(problem.entries, place)
-    mean, spread = np.empty(len(rows)), np.empty(len(rows))
-    noise = 1.0
+    mean, spread, noise = np.empty(len(rows)), np.empty(len(rows)), 1.0
     if belief.theta is not None:
         theta, differs = belief.theta.values[0, 0], belief.theta.mode is not None and len(rows)
         noise = float(np.exp(-np.log(belief.theta.of(rows)).mean())) if differs else 1.0 / float(theta)

@@ -81,17 +81,13 @@ def choose(
     spec: FitSpec,
     n_entries: int,
     shape: Sequence[int],
-    streaming: bool,
-    stream_prior: str = "fixed",
-    limit: float | None = None,
-    stored: bool = False,
-    wild: bool = False,
+    streaming: bool,  # whether these are the first ones of a stream
+    stream_prior: str = "fixed",  # what prior="auto" stands for there
+    limit: float | None = None,  # the bytes that the fit may take
+    stored: bool = False,  # whether the entries lie on scratch
+    wild: bool = False,  # whether one alone could decide the fit
 ) -> Chosen:
-    """What a fit to so many entries is to be; `streaming`: to the first ones of a stream.
-
-    `stream_prior` is what prior="auto" stands for in a stream, `limit` the bytes that the fit may take; `stored`: the
-    entries lie on scratch, `wild`: one alone could decide the fit.
-    """
+    """What a fit to so many entries is to be."""
     usual = stream_rank(spec, n_entries, shape) if streaming else rank_for(n_entries, shape)
     rank, asked = given_int("rank", spec.rank, usual), spec.asked
     options = list(options_of(spec, asked, rank, streaming, n_entries, wild))
@@ -164,11 +160,6 @@ def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
 def leaves_columns(spec: FitSpec) -> bool:
     """Whether a spec leaves it open which parts a stream has beside the components."""
     return is_auto(spec.interactions) and not _needs_cp(spec)
-
-
-def wide_columns(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part of a stream that begins with so many entries and has every part."""
-    return every_column(given_int("rank", spec.rank, stream_rank(spec, n_entries, shape)), shape)
 
 
 def _needs_cp(spec: FitSpec) -> bool:

@@ -17,6 +17,8 @@ from tensorcep.priors.fixed import Prior
 
 # Annealed sweeps of a mean-field fit that starts where another has ended: more of them lose what that has found.
 REFIT_ANNEAL = 2
+# Components beside those that a quick fit uses.
+SPARE_COMPONENTS = 3
 
 
 class Engine(NamedTuple):

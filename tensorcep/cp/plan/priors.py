@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from tensorcep.core.arrays import room_of, weighted_mean
 from tensorcep.core.checks import check_choice, check_random_state, fail_value, word_or_range
-from tensorcep.core.packing import offsets
 from tensorcep.cp.inputs.side_information import Clocks, Designs
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import Entries
@@ -39,37 +38,17 @@ class Data(NamedTuple):
 def expected_columns(
     free: np.ndarray, intercept: float, centre: float, scale_of: Callable[[int, int], float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements.
-
-    Every part (main effects, pairs, CP) is expected to explain as much as every other: ``scale_of(order, rank)`` is the
-    scale at which the sum of `rank` products of `order` factors is as large as the data. The first main effect has the
-    intercept, columns that are free in two modes or more the mean `centre`; those that are not are clamped to 1.
-    """
+    """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements."""
+    # every part (main effects, pairs, CP) is expected to explain as much as every other: ``scale_of(order, rank)`` is
+    # the scale at which the sum of `rank` products of `order` factors is as large as the data
     active = free.sum(axis=0)
     parts, counts = np.unique(active, return_counts=True)
     scales = {j: scale_of(j, n * len(parts)) for j, n in zip(parts.tolist(), counts.tolist(), strict=True)}
     mean = np.where(free & (active > 1), centre, np.where(free, 0.0, 1.0))
     if active.min() == 1:
         first = int(np.argmin(active))
-        mean[free[:, first], first] = intercept
+        mean[free[:, first], first] = intercept  # of the first main effect
     return mean, np.array([scales[j] for j in active.tolist()])
-
-
-def first_rows(
-    free: np.ndarray,
-    mean: np.ndarray,
-    scale: np.ndarray,
-    shape: Sequence[int],
-    given: np.ndarray | None,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless they are given."""
-    # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
-    start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
-    if given is not None:
-        return np.where(of_rows, given, start)
-    drawn = scale * rng.standard_normal((int(offsets(shape)[-1]), free.shape[1]))
-    return np.where(of_rows & (free.sum(axis=0) > 1), drawn, start)
 
 
 class ExpectedRows(NamedTuple):
@@ -82,11 +61,8 @@ class ExpectedRows(NamedTuple):
 
 
 def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: int, random_state: Any) -> ExpectedRows:
-    """Prior, starts and seed of a fit.
-
-    `kind` is "fixed", "learned", "ard" or a Prior; `free` (K, R) bool tells columns that are not clamped. All is
-    checked before the first random number is drawn, so that a refused fit leaves a Generator as it was.
-    """
+    """Prior ("fixed", "learned", "ard", or as given), starts and seed of a fit in its `free` (K, R) bool columns."""
+    # all is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was
     y, shape, likelihood, weight = data.values, data.shape, data.likelihood, data.weight
     scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
     centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
@@ -123,7 +99,16 @@ def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: 
     rng, rows = check_random_state(random_state), None if isinstance(given, str) else given
     if drawn:
         prior = prior._replace(mean=[sd * rng.random((n, rank)) for n in shape])
-    starts = [None if starts_at_prior else first_rows(free, mean, sd, shape, rows, rng) for _ in range(n_starts)]
+
+    def first_rows() -> np.ndarray:
+        """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless given."""
+        # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
+        start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
+        if rows is not None:
+            return np.where(of_rows, rows, start)
+        return np.where(of_rows & (free.sum(axis=0) > 1), sd * rng.standard_normal(start.shape), start)
+
+    starts = [None if starts_at_prior else first_rows() for _ in range(n_starts)]
     natural, learned = natural_lines(prior, shape, rank), None if isinstance(kind, Prior) else LEARNED.get(kind)
     law: RowPrior = FixedPrior(*natural)
     if learned is not None:

@@ -61,21 +61,15 @@ class Draft(NamedTuple):
 def resolve(
     spec: FitSpec,
     entries: tuple[np.ndarray, np.ndarray, tuple[int, ...], tuple[Any, ...]],
-    source: Any,
+    source: Any,  # what the user passed, which may know more than the entries
     streaming: bool = False,
-    prior: str = "fixed",
-    decided: tuple[Likelihood, dict[str, Any]] | None = None,
-    limit: float | None = None,
-    extent: np.ndarray | None = None,
-    power: np.ndarray | None = None,
+    prior: str = "fixed",  # what prior="auto" stands for in a stream
+    decided: tuple[Likelihood, dict[str, Any]] | None = None,  # by an earlier fit, with the facts that tell of it
+    limit: float | None = None,  # the bytes that the fit may take
+    extent: np.ndarray | None = None,  # (N,), exposures of mean 1, or numbers of trials
+    power: np.ndarray | None = None,  # (N,), how much each entry counts
 ) -> Draft:
-    """Decide a fit by rule, and refuse what is not allowed, before anything is run.
-
-    `source` is what the user passed, which may know more than the entries; `prior` what prior="auto" stands for in a
-    stream; `decided` are the likelihood and the facts that tell of it, where an earlier fit decided them; `limit` the
-    bytes that the fit may take; `extent` (N,) exposures of mean 1, or numbers of trials; `power` (N,) how much each
-    entry counts.
-    """
+    """Decide a fit by rule, and refuse what is not allowed, before anything is run."""
     coords, values, shape, labels = entries
     if spec.revisit:
         check_revisit(spec)
@@ -89,8 +83,7 @@ def resolve(
     side_information.check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
-    options = checked_options(spec)
-    size = size_of(len(values), shape, chosen.parts)
+    options, size = checked_options(spec), size_of(len(values), shape, chosen.parts)
     if local is not None:
         if stored:
             fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")

@@ -7,15 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_int,
-    check_random_state,
-    check_range,
-    check_shape,
-    fail_value,
-    word_or_range,
-)
+from tensorcep.core import checks
 from tensorcep.core.executor import MOST_VERBOSE, n_threads
 from tensorcep.core.loop import Callback
 from tensorcep.core.settings import Settings
@@ -74,15 +66,15 @@ def check_parameters(spec: FitSpec) -> None:
     given_int("max_iter", spec.max_iter, 1)
     name, _ = checked_method(spec.method)
     checked_prior_kind(spec.prior)
-    word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
-    word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
+    checks.word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
+    checks.word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
     if not is_auto(spec.interactions):
         parts_of(spec.interactions, 1)
     if isinstance(spec.init, str):
-        check_choice("init", spec.init, INITS)
+        checks.check_choice("init", spec.init, INITS)
     if spec.shape is not None:
-        check_shape(spec.shape)
-    check_random_state(spec.random_state)
+        checks.check_shape(spec.shape)
+    checks.check_random_state(spec.random_state)
     spec.target.asked(name)
     spec.target.check()
 
@@ -99,22 +91,22 @@ class RunOptions(NamedTuple):
 
 def checked_options(spec: FitSpec) -> RunOptions:
     """The parameters that say how to run, after the checks of all parameters that no other function checks."""
-    check_choice("unknown", spec.unknown, ("prior", "error"))
-    check_range("forget", spec.forget, 0.0, 1.0, include_high=False)
-    check_int("revisit", spec.revisit, 0)
+    checks.check_choice("unknown", spec.unknown, ("prior", "error"))
+    checks.check_range("forget", spec.forget, 0.0, 1.0, include_high=False)
+    checks.check_int("revisit", spec.revisit, 0)
     callbacks = () if spec.callbacks is None else spec.callbacks
     callbacks = (callbacks,) if callable(callbacks) else callbacks
     if not isinstance(callbacks, (list, tuple)) or not all(callable(item) for item in callbacks):
         raise TypeError(f"callbacks must be a callable, a list of callables or None; got {spec.callbacks!r}.")
-    tol, shows = check_range("tol", spec.tol, 0.0), spec.verbose
-    shows = shows if isinstance(shows, bool) else check_int("verbose", shows, 0, MOST_VERBOSE)
+    tol, shows = checks.check_range("tol", spec.tol, 0.0), spec.verbose
+    shows = shows if isinstance(shows, bool) else checks.check_int("verbose", shows, 0, MOST_VERBOSE)
     return RunOptions(tol, n_threads(spec.n_jobs), (*callbacks, *spec.sweep_callbacks), bool(shows))
 
 
 def check_revisit(spec: FitSpec) -> None:
     """Refuse revisits to methods that have no message of every entry."""
     name, settings = checked_method(spec.method)
-    if check_int("revisit", spec.revisit, 0) and name != "auto":
+    if checks.check_int("revisit", spec.revisit, 0) and name != "auto":
         refuse_unable(settings or name, "revisits", f"cannot take revisit={spec.revisit}", instead="revisit=0")
 
 
@@ -132,13 +124,13 @@ def checked_prior_kind(prior: Any) -> Any:
         return "auto"
     if not isinstance(prior, str):
         allowed = f"one of {PRIORS}, a tensorcep.Prior, or a dict of Features by mode, or Series, or Graph"
-        fail_value(f"prior must be {allowed}; got {prior!r}.")
-    return check_choice("prior", prior, PRIORS)
+        checks.fail_value(f"prior must be {allowed}; got {prior!r}.")
+    return checks.check_choice("prior", prior, PRIORS)
 
 
 def given_int(name: str, value: Any, auto: int) -> int:
     """The value of a parameter that is an integer >= 1, or what "auto" stands for."""
-    return auto if is_auto(value) else check_int(name, value, instead="'auto' or ")
+    return auto if is_auto(value) else checks.check_int(name, value, instead="'auto' or ")
 
 
 def is_auto(value: Any) -> bool:

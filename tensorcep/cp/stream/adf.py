@@ -65,17 +65,13 @@ def batch_of(
     y: np.ndarray,
     likelihood: Likelihood,
     *,
-    keep: float,
+    keep: float,  # what remains of the rows' information after one unit of time: 1 forgets nothing
     time: float,
     seed: int,
-    power: np.ndarray | None = None,
-    extent: np.ndarray | None = None,
+    power: np.ndarray | None = None,  # (n,), that each entry's likelihood is taken to, None where it is 1
+    extent: np.ndarray | None = None,  # (n,), exposures or numbers of trials
 ) -> BatchProblem:
-    """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own.
-
-    `keep` is what remains of the rows' information after one unit of time: 1 forgets nothing. `power` (n,) is the
-    power that each entry's likelihood is taken to, None where it is 1, `extent` (n,) its exposure or number of trials.
-    """
+    """Make a batch, coords (n, K) within the sizes and y (n,), a problem of its own."""
     columns, pairs, weight = list(coords.T), state.pairs, keep ** max(0.0, time - state.time)
     if pairs is not None:
         columns.append(pairs.places(len(state.clock_of_pairs.times), coords))
@@ -100,8 +96,7 @@ def batch_of(
         seed=seed,
     )
     problem = problem if power is None else with_powers(problem, power)
-    rows = local_coords + offsets(shape)[:-1]
-    return BatchProblem(problem, used, rows, time, coords, y, extent)
+    return BatchProblem(problem, used, local_coords + offsets(shape)[:-1], time, coords, y, extent)
 
 
 def predictions(batch: BatchProblem, belief: Components, rows: np.ndarray, y: np.ndarray | None = None) -> Predicted:
@@ -179,12 +174,7 @@ def may_be_bold(settings: Any) -> bool:
 def learn(
     method: AnyMethod, problem: Problem, settings: Any, *, bold: bool = False, callbacks: Sequence[Any] = (), **how: Any
 ) -> Run:
-    """Run a method on one batch; of CEP with safeguards for labels and counts.
-
-    With `bold` the first attempt is without damping; it ends where a sweep does not bring the change down. Then the
-    batch is learned by the formula, damped as the settings say, and if an update had to be skipped or a row shrunk on
-    the way, all of it is learned again with positive messages.
-    """
+    """Run a method on one batch; of CEP with safeguards for labels and counts."""
     if not isinstance(settings, CEP):
         return run(method, problem, dataclasses.replace(settings, anneal=0), callbacks=callbacks, **how)
     if problem.noise_prior is not None:
@@ -192,16 +182,14 @@ def learn(
         # one more entry as the posterior so far expects it, so that the noise starts where it was
         settings = dataclasses.replace(settings, anneal=0, message_noise=(0.5, 0.5 * b / a))
         return run(method, problem, settings, callbacks=callbacks, **how)
-    attempts: list[tuple[dict[str, Any], float]] = [({"positive": False}, np.inf)]
-    if bold:
-        attempts.insert(0, ({"positive": False, "damping": 0.0}, how["tol"]))
-    for changes, tol in attempts:
-        attempt, trouble = dataclasses.replace(settings, anneal=0, **changes), _Trouble(tol)
+    # boldly without damping, then by the formula damped as the settings say, and after trouble with positive messages
+    undamped: list[tuple[dict[str, Any], float]] = [({"damping": 0.0}, how["tol"])] if bold else []
+    for changes, tol in (*undamped, ({}, np.inf)):
+        attempt, trouble = dataclasses.replace(settings, anneal=0, positive=False, **changes), _Trouble(tol)
         result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
         if not trouble.found:
             return result
-    settings = dataclasses.replace(settings, anneal=0, positive=True)
-    return run(method, problem, settings, callbacks=callbacks, **how)
+    return run(method, problem, dataclasses.replace(settings, anneal=0, positive=True), callbacks=callbacks, **how)
 
 
 class _Trouble:

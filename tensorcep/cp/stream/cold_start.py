@@ -42,15 +42,15 @@ from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
-from tensorcep.cp.plan.auto import leaves_columns, wide_columns
+from tensorcep.cp.plan.auto import every_column, leaves_columns, stream_rank
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.spec import FitSpec, check_revisit, is_auto
+from tensorcep.cp.plan.spec import FitSpec, check_revisit, given_int, is_auto
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import absorb, batch_of, learn, may_be_bold
 from tensorcep.cp.stream.modes import StreamState, begin, posterior_of, with_laws
-from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, empty_reservoir, keys_of, with_new
+from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import per_row
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -133,20 +133,17 @@ def _run(spec: FitSpec, plan: Plan, way: Way) -> Run:
 
 
 def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
-    """The plan of a joint fit of a stream's entries, with how much they count and their extents; as the spec says.
-
-    A `way` tells what that leaves open. Many quick starts are tried only where it says so: all entries that are kept
-    are fitted anew a few times on the way.
-    """
+    """The plan of a joint fit of a stream's entries, with weights and extents; a `way` is for what the spec leaves."""
     (entries, shape, labels, source), how = first, {} if way is None else {"prior": way.prior}
     way = way or Way("")
     if way.in_batches:
         spec = spec._replace(target=spec.target.for_batches())
     if way.wide:
-        spec = spec._replace(interactions=wide_columns(spec, len(entries.values), shape))
+        rank = given_int("rank", spec.rank, stream_rank(spec, len(entries.values), shape))
+        spec = spec._replace(interactions=every_column(rank, shape))
     given, beside = (entries.coords, entries.values, shape, labels), {"extent": entries.extent, "power": entries.power}
     plan = plan_fit(spec, given, source, streaming=True, **beside, **how)
-    if not way.tries:
+    if not way.tries:  # all entries that are kept are fitted anew a few times on the way
         quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
         plan = plan.with_problem(tries=False).with_policy(quick_fits=quick)
     check_revisited(spec, entries.extent, entries.power)
@@ -163,8 +160,7 @@ def check_revisited(spec: FitSpec, extent: np.ndarray | None, power: np.ndarray 
 
 def _standing_after(standing: Standing, plan: Plan, entries: Kept, predicted: Predicted | None = None) -> Standing:
     """The standing after entries."""
-    likelihood = plan.problem.likelihood
-    return standing.after(likelihood, entries.values, predicted, entries.extent, entries.power)
+    return standing.after(plan.problem.likelihood, entries.values, predicted, entries.extent, entries.power)
 
 
 def enough(shape: Sequence[int], rank: int) -> int:
@@ -186,11 +182,7 @@ def _watched_to(shape: Sequence[int], rank: int) -> int:
 def compare_with_fit(
     spec: FitSpec, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
 ) -> tuple[Kept | None, Standing]:
-    """What is watched on, and the standing, after a comparison with a fit if one is due.
-
-    The fit is given the earlier half of the entries, and predicts the later half. When the stream predicted these it
-    had learned that half and more: it is far behind if it gains less than half of what the fit does, beyond chance.
-    """
+    """What is watched on, and the standing, after a comparison with a fit to the earlier half of it, if one is due."""
     n, end = len(watched.values), _watched_to(state.sizes, state.rank)
     if spec.forget or watched.score is None:  # what it is to forget, a fit would not
         return None, standing
@@ -200,10 +192,10 @@ def compare_with_fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
         plan = _plan(spec, first).unseen()
-        run = plan.policy.run(plan)
-        fitted = _predicted(spec, plan, run, rest).score
+        fitted = _predicted(spec, plan, plan.policy.run(plan), rest).score
     constant = _standing_after(UNKNOWN, plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(rest.power)] for said in (rest.score, fitted))
+    # to predict the later half the stream had learned all before it: below half of the fit's gain it is far behind
     behind = beyond_chance(other) and beyond_chance(0.5 * other - own)
     left = watched._replace(fitted=n) if n < end else None
     return left, standing._replace(lag=float(np.mean(other - own)) if behind else 0.0)
@@ -236,8 +228,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what there is to say, the fit to all entries says
             plan = _plan(spec, some, way)
-            run = _run(spec, plan.unseen(), way)
-            predicted = _predicted(spec, plan, run, left_out)
+            predicted = _predicted(spec, plan, _run(spec, plan.unseen(), way), left_out)
         standing = _standing_after(_standing_after(UNKNOWN, plan, some.entries), plan, left_out, predicted)
         return _Tried(way, standing, predicted.score, left_out.power)
 
@@ -281,19 +272,15 @@ def _predicted(spec: FitSpec, plan: Plan, run: Run, entries: Kept) -> Predicted:
 
 
 def run_in_batches(plan: Plan, bold: bool) -> Run:
-    """Learn a plan's entries batch after batch; the order follows from how many they are.
-
-    Where a row has few entries, sweeps over all of them end surer of its factors than these make it: each message is
-    made with what the others, by way of the row's partners, have from itself. A pass that takes every batch once keeps
-    less of that. With the paper's prior simulated labels and counts (5,000 and 30,000 of 210 rows, rank 8) were
-    predicted better by it, labels by 0.01 to 0.1 nats and counts by 0.1 to 0.3; real values were not.
-
-    The plan is of labels or counts, and of a prior that stays as it is. Its sweeps are those of every batch, `bold` is
-    how these are learned (`adf.learn`). The run is that of the last batch, with the posterior of all rows.
-    """
+    """Learn a plan's labels or counts, of a prior that stays, batch by batch: the last run, all rows' posterior."""
+    # Where a row has few entries, sweeps over all of them end surer of its factors than these make it: each message is
+    # made with what the others, by way of the row's partners, have from itself. A pass that takes every batch once
+    # keeps less of that. With the paper's prior simulated labels and counts (5,000 and 30,000 of 210 rows, rank 8) were
+    # predicted better by it, labels by 0.01 to 0.1 nats and counts by 0.1 to 0.3; real values were not.
     problem = plan.problem
     coords, told = all_coords(problem.entries), places_telling(problem)
     light = np.setdiff1d(np.arange(len(coords)), told)
+    # the order follows from how many they are
     first, *others = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
     others += [light] if len(light) else []
     some = plan._replace(problem=some_of(problem, np.sort(first)))
@@ -322,7 +309,7 @@ def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float
     stream = Stream(state, *keys_of(plan.labels), problem.seed, _draws_means(spec, known["prior_"], free))
     if not spec.revisit:
         return stream
-    empty = empty_reservoir(len(problem.shape), state.rank)
+    empty = Reservoir.empty(len(problem.shape), state.rank)
     if before is not None:
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
@@ -366,8 +353,7 @@ def _lines_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of every row's prior where that is the same for all rows of a mode."""
-    prior = Prior(list(mean), [np.linalg.inv(item) for item in cov])
-    return natural_prior(prior, posterior.shape, posterior.rank)
+    return natural_prior(Prior(list(mean), [np.linalg.inv(item) for item in cov]), posterior.shape, posterior.rank)
 
 
 class Commit(NamedTuple):
@@ -416,13 +402,9 @@ def begin_again(
             fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
     found = result_of(plan, run, spec.target, coding, earlier)
     stream = first_stream(spec, plan, run, entries, time, reservoir)
-    found = found.changed(
-        converged=run.converged and not standing.is_doubtful,
-        trace=without_seconds(run.trace),
-        stream=stream._replace(standing=standing, kept=kept, watched=watched),
-        diagnostics=diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood),
-        **fields,
-    )
+    fields |= {"converged": run.converged and not standing.is_doubtful, "trace": without_seconds(run.trace)}
+    fields["diagnostics"] = diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood)
+    found = found.changed(stream=stream._replace(standing=standing, kept=kept, watched=watched), **fields)
     commit.put(found)
     warn_of_no_convergence(plan, run)
     if is_due:

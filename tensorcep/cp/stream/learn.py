@@ -37,16 +37,7 @@ from tensorcep.cp.stream import adf, cold_start
 from tensorcep.cp.stream.adf import BatchProblem
 from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.modes import StreamState, forecast, modes_of, posterior_of, with_rows
-from tensorcep.cp.stream.reservoir import (
-    Kept,
-    Reservoir,
-    Revisit,
-    Stream,
-    after_revisit,
-    empty_reservoir,
-    revisit,
-    with_messages,
-)
+from tensorcep.cp.stream.reservoir import Kept, Reservoir, Revisit, Stream, after_revisit, revisit, with_messages
 from tensorcep.cp.targets.base import deciding
 from tensorcep.entries.io import Batch
 from tensorcep.entries.labels import Labels, column_names
@@ -112,11 +103,7 @@ Watch = Callable[[pd.DataFrame], Any]
 def learn_arrival(
     spec: FitSpec, fit: FitResult | None, arrival: Batch, commit: Commit, watch: Watch | None = None
 ) -> dict[str, float]:
-    """Learn one batch, commit the result, and return what `stream` reports of it.
-
-    `watch` is told of the entries of the batch when it is learned. A batch that is refused or interrupted changes
-    nothing.
-    """
+    """Learn one batch, or nothing if it is refused or interrupted; commit the result, return what `stream` reports."""
     begin_seconds = clock.perf_counter()
     cold_start.check_stream(spec, fit)
     scores = {"log_score": np.nan, "rmse": np.nan}
@@ -210,7 +197,7 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
         check_power(engine.method.name, batch.problem)
     cold_start.check_revisited(spec, arrival.extents, arrival.weights)
     if spec.revisit:
-        before = stream.reservoir or empty_reservoir(len(stream.keys), state.rank)
+        before = stream.reservoir or Reservoir.empty(len(stream.keys), state.rank)
         visit = revisit(state, before, coords, y, capacity=spec.revisit, **how)
     return BatchPlan(spec, fit, arrival, stream, state, added, batch, visit, engine)
 
@@ -236,8 +223,7 @@ def _learn_rest(
     plan: BatchPlan, before: Predicted, standing: Standing, coding: dict[str, Any], commit: Commit
 ) -> FitResult:
     """Learn a batch of which something was predicted: with all entries so far, or alone; commit the result."""
-    spec, fit, arrival = plan.spec, plan.fit, plan.arrival
-    stream, state, batch = plan.stream, plan.state, plan.batch
+    spec, fit, arrival, stream, state, batch = plan.spec, plan.fit, plan.arrival, plan.stream, plan.state, plan.batch
     entries = Kept(batch.coords, arrival.values, 0, None, arrival.weights, batch.extent)
     standing = standing.after(batch.problem.likelihood, arrival.values, before, batch.extent, arrival.weights)
     kept, watched = stream.kept, stream.watched
@@ -263,23 +249,14 @@ def _learn_rest(
         state = adf.absorb(state, learned.batch, learned.posterior)
         stream = stream._replace(state=state, reservoir=learned.reservoir)
         stream = stream._replace(standing=standing, kept=kept, watched=watched)
-        unseen_mean, unseen_cov = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
-        found = stream_result(
-            spec,
-            fit,
-            stream,
-            observation=fit.observation.with_facts(coding),
-            shape=state.sizes,
-            n_iter=run.n_iter,
-            converged=run.converged and not standing.is_doubtful,
-            trace=cold_start.without_seconds(run.trace),
-            n_samples_seen=fit.n_samples_seen + len(batch.y),
-            n_batches=fit.n_batches + 1,
-            unseen_mean=unseen_mean,
-            unseen_cov=unseen_cov,
-            series=state.clocks if any(state.chains) else fit.series,
-            diagnostics=cold_start.diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood),
-        )
+        mean, cov = unseen_by_laws(state, fit.unseen_mean, fit.unseen_cov)
+        told = cold_start.diagnostics_of(standing, fit.method, run.n_iter, learned.batch.problem.likelihood)
+        fields: dict[str, Any] = {"shape": state.sizes, "unseen_mean": mean, "unseen_cov": cov, "diagnostics": told}
+        fields |= {"n_iter": run.n_iter, "converged": run.converged and not standing.is_doubtful}
+        fields |= {"observation": fit.observation.with_facts(coding), "trace": cold_start.without_seconds(run.trace)}
+        fields |= {"n_samples_seen": fit.n_samples_seen + len(batch.y), "n_batches": fit.n_batches + 1}
+        fields["series"] = state.clocks if any(state.chains) else fit.series
+        found = stream_result(spec, fit, stream, **fields)
         commit.put(found)
     if is_due:
         warn_of_no_gain(standing)
@@ -287,19 +264,15 @@ def _learn_rest(
 
 
 def learn_no_worse(plan: BatchPlan, before: Predicted) -> LearnedBatch:
-    """Learn a batch of which this was predicted by as long a step as it bears; the stream is not changed.
-
-    Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may go
-    far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that a
-    step short enough predicts the batch better than none. It goes no farther than the batch is predicted better for it.
-
-    FloatingPointError where the result is not finite.
-    """
+    """Learn a batch of which this was predicted by as long a step as it bears; FloatingPointError if not finite."""
     learned = learn_batch(plan.engine, plan.joined, plan.visit)
     again = adf.prior_by_other_rows(plan.state, plan.joined, learned.posterior) if plan.state.chains else None
     learned = learned if again is None else learn_batch(plan.engine, again, plan.visit)
     if plan.batch.problem.likelihood.observes not in OPEN:
         return learned
+    # Messages to the rows of several modes explain the same surprise, each as if the others stayed: together they may
+    # go far beyond it, most of all where one entry alone is learned. Each of them is right about the direction, so that
+    # a step short enough predicts the batch better than none. It goes no farther than the batch is predicted better.
     found, step, values = learned, 1.0, plan.arrival.values
     for _ in range(MAX_HALVINGS):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -348,12 +321,8 @@ def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> Lear
 
 @contextlib.contextmanager
 def all_or_nothing(plan: BatchPlan, commit: Commit) -> Iterator[None]:
-    """Give the rows that a batch changes, and the labels, back as they were unless the model has learned the batch.
-
-    Rows are changed in place, since their number may be large; this keeps a copy of those of the batch, of a series of
-    all; pairs of rows are made anew. An interrupt may come between the model's last step and the end of the block: the
-    model says what was done.
-    """
+    """Give the rows that a batch changes, and the labels, back as they were unless the model has learned the batch."""
+    # rows are changed in place, as there may be many: the batch's are copied, of a series all; pairs are made anew
     before, fit = [], commit.now()
     for k, (mode, n) in enumerate(zip(plan.state.modes, plan.state.sizes, strict=True)):
         rows: Any = slice(n) if plan.state.chain_of(k) else plan.joined.used[k]
@@ -363,7 +332,7 @@ def all_or_nothing(plan: BatchPlan, commit: Commit) -> Iterator[None]:
     try:
         yield
     finally:
-        if commit.now() is fit:
+        if commit.now() is fit:  # the model says what was done: an interrupt may come after its last step
             for mode, rows, copies in before:
                 for field, values in zip(mode, copies, strict=True):
                     field[rows] = values
@@ -394,10 +363,8 @@ class StreamRows:
         posterior = posterior_of(stream.state, self._keep)
         if any(stream.state.chains):
             posterior = posterior._replace(mode_prior=modes_of(stream.state.chains, *self._unseen))
-        labels = tuple(
-            None if rows is None else Labels(list(rows), name=name)
-            for rows, name in zip(stream.keys, stream.names, strict=True)
-        )
+        each = zip(stream.keys, stream.names, strict=True)
+        labels = tuple(None if rows is None else Labels(list(rows), name=name) for rows, name in each)
         return rows_of_posterior(posterior, labels, *self._unseen)
 
     posterior, belief, labels = (property(attrgetter(f"_made.{name}")) for name in FittedRows._fields)

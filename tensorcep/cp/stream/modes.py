@@ -46,18 +46,14 @@ SHARES = (1.0, 0.5, 0.25, 0.0)
 
 
 class ModeRows(NamedTuple):
-    """Rows of one mode, with room for more; those in use come first.
+    """Rows of one mode, with room for more; those in use come first."""
 
-    Natural parameters are of the posterior at the `time` of each row's last update, and of the prior that forgetting
-    returns to; of a series or a graph that is what the other rows say. `seen` are rows that an entry has touched.
-    """
-
-    Lam: Annotated[np.ndarray, Sized("room P")]
+    Lam: Annotated[np.ndarray, Sized("room P")]  # natural parameters of the posterior
     eta: Annotated[np.ndarray, Sized("room R")]
-    prior_Lam: Annotated[np.ndarray, Sized("room P")]
-    prior_eta: Annotated[np.ndarray, Sized("room R")]
-    seen: Annotated[np.ndarray, Sized("room", "b")]
-    time: Annotated[np.ndarray, Sized("room")]
+    prior_Lam: Annotated[np.ndarray, Sized("room P")]  # of the prior that forgetting returns to; of a series or a graph
+    prior_eta: Annotated[np.ndarray, Sized("room R")]  # what the other rows say
+    seen: Annotated[np.ndarray, Sized("room", "b")]  # whether an entry has touched a row
+    time: Annotated[np.ndarray, Sized("room")]  # of its last update
 
     def at(self, rows: Any, keep: float, time: float, prior: Natural | None = None) -> Natural:
         """Rows at a time, w = keep^(time since the last update): posterior^w prior^(1 - w), by this prior or theirs."""
@@ -179,10 +175,7 @@ def prior_by_others(
 def smooth(
     known: Chain, clock: Known, sites: Natural, rows: np.ndarray, new: Natural, seen: np.ndarray
 ) -> tuple[Chain, Natural, Natural]:
-    """What is known of a series after new messages to some rows, what entries say of all rows, and the rows then.
-
-    `sites` are what entries said before, `seen` (n,) bool the rows with entries.
-    """
+    """A series after new messages to some rows, beside earlier `sites`; what entries say of all rows, and the rows."""
     told, together = with_messages(known, clock, sites, rows, new)
     with contextlib.suppress(FloatingPointError):  # under the law so far they are sound
         later = known.after(clock, seen, *told)
@@ -193,10 +186,7 @@ def smooth(
 def with_new_rows(
     known: Chain, clock: Known, mode: ModeRows, first: int, last: int, labels: Sequence[Any] | None, name: Any
 ) -> tuple[Chain, Known]:
-    """A series with the new rows first:last of the mode `name`, which are forecast in place, and its axis.
-
-    `labels` are theirs, None without any; one without a place on the axis is refused. Of new phases no season is known.
-    """
+    """A series whose new rows are forecast in place, and its axis; labels without a place there are refused."""
     if isinstance(clock, Net):
         clock = clock._replace(n=last)
     elif labels is None:
@@ -204,6 +194,7 @@ def with_new_rows(
     else:
         times = clock.times_of(pd.Index(labels, tupleize_cols=False))
         clock = clock.with_times(times, labels, f"Series of mode {name!r}")
+    # of new phases no season is known
     more = len(clock.phases) - len(known.season) if isinstance(clock, Clock) and clock.seasonal else 0
     known = known._replace(season=np.append(known.season, np.zeros((more, len(known.mean))), 0)) if more else known
     sites = mode.sites(last)
@@ -452,9 +443,7 @@ def with_laws(
             for k, (clock, own, mode) in enumerate(zip(clocks, free, state.modes, strict=True))
         )
         state = state._replace(chains=chains, clocks=tuple(clocks))
-    if of is None:
-        return state
-    return state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
+    return state if of is None else state._replace(pairs=first_pairs(of, state.clocks[of.modes[1]], expected, free))
 
 
 def with_rows(
@@ -478,17 +467,10 @@ def with_rows(
 
 
 def forecast(
-    state: StreamState,
-    before: Sequence[int],
-    coords: np.ndarray,
-    labels: Sequence[Sequence[Any] | None],
-    names: Sequence[Any],
+    state: StreamState, before: Sequence[int], coords: np.ndarray, labels: Sequence[Any], names: Sequence[Any]
 ) -> StreamState:
-    """The state whose new rows of series, from `before` on, and pairs of entries (n, K) are forecast from others.
-
-    Only their lines are changed in place. `labels` are those of the new rows of each mode, None where it has none; one
-    without a place on the axis is refused, by the mode's name.
-    """
+    """The state whose new rows of series, from `before` on, and pairs of entries (n, K) are forecast from others."""
+    # only their lines are changed in place; of modes without labels these are None
     clocks, chains = list(state.clocks), list(state.chains)
     for k, known in enumerate(state.chains):
         first, n = before[k], state.sizes[k]
@@ -503,13 +485,6 @@ def posterior_of(state: StreamState, keep: float) -> Posterior:
     """The posterior of all rows at the time of the last batch, packed."""
     parts = [state.rows_at(k, np.arange(n), keep, state.time) for k, n in enumerate(state.sizes)]
     Lam, eta = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Posterior(
-        shape=state.sizes,
-        rank=state.rank,
-        Lam=Lam,
-        eta=eta,
-        noise=state.noise,
-        seen=np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)]),
-        dispersion=state.dispersion,
-        deviations=None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes),
-    )
+    seen = np.concatenate([mode.seen[:n] for mode, n in zip(state.modes, state.sizes, strict=True)])
+    pairs = None if state.pairs is None else state.pairs.deviations(state.clock_of_pairs, state.sizes)
+    return Posterior(state.sizes, state.rank, Lam, eta, state.noise, seen, state.dispersion, deviations=pairs)

@@ -112,12 +112,11 @@ class Reservoir(NamedTuple):
     revisited: int = 0
     skipped: int = 0
 
-
-def empty_reservoir(K: int, rank: int) -> Reservoir:
-    """A reservoir that has seen nothing."""
-    P, none = rank * (rank + 1) // 2, np.zeros(0)
-    coords = np.zeros((0, K), dtype=np.int64)
-    return Reservoir(Sample(coords, none, none, np.zeros((0, K, P)), np.zeros((0, K, rank)), none, none))
+    @classmethod
+    def empty(cls, K: int, rank: int) -> Reservoir:
+        """A reservoir that has seen nothing."""
+        none, coords, Lam = np.zeros(0), np.zeros((0, K), dtype=np.int64), np.zeros((0, K, rank * (rank + 1) // 2))
+        return cls(Sample(coords, none, none, Lam, np.zeros((0, K, rank)), none, none))
 
 
 def messages_at(sent: Messages, lanes: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -143,20 +142,15 @@ def slots_of_new(seed: int, seen: int, n: int, held: int, capacity: int) -> np.n
 
 def with_new(
     reservoir: Reservoir,
-    arrived: tuple[np.ndarray, np.ndarray, float],
-    permutation: np.ndarray,
+    arrived: tuple[np.ndarray, np.ndarray, float],  # coordinates (n, K), values (n,), time: the first n of the batch
+    permutation: np.ndarray,  # (N,), which entry of the batch each lane holds; draws are in this order, not the input's
     sent: Messages,
     *,
     seed: int,
     capacity: int,
-    free: np.ndarray | None = None,
+    free: np.ndarray | None = None,  # (K, R) bool, the columns that the messages are for, where they are not for all
 ) -> Reservoir:
-    """The reservoir after the new entries of a batch; those that give way leave their messages in the posterior.
-
-    `arrived` are coordinates (n, K), values (n,) and time of the new entries: the first n of the batch. `permutation`
-    (N,) says which entry of the batch each lane holds. Its order is that of the draws, so that the order of the input
-    does not matter. `free` (K, R) bool are the columns that the messages are for, where they are not for all.
-    """
+    """The reservoir after the new entries of a batch; those that give way leave their messages in the posterior."""
     coords, y, time = arrived
     sample, n = reservoir.sample, len(y)
     lanes = np.flatnonzero(permutation < n)
@@ -164,8 +158,7 @@ def with_new(
     taken = np.flatnonzero(slots >= 0)[::-1]
     slots, latest = np.unique(slots[taken], return_index=True)  # of those that want one place, the last has it
     lanes = lanes[taken[latest]]
-    entry = permutation[lanes]
-    Lam, eta, a, b = messages_at(sent, lanes)
+    entry, (Lam, eta, a, b) = permutation[lanes], messages_at(sent, lanes)
     if free is not None:  # clamped columns get no messages
         of_modes = [Natural(Lam[:, k, : d * (d + 1) // 2], eta[:, k, :d]) for k, d in enumerate(free.sum(axis=1))]
         in_columns = (in_all(own, row, 0.0) for own, row in zip(of_modes, free, strict=True))
@@ -235,11 +228,7 @@ def revisit(
 def after_revisit(
     made: Revisit, posterior: Posterior, sent: Messages, step: float = 1.0
 ) -> tuple[Posterior, Reservoir]:
-    """The posterior and the reservoir after a batch was learned with these messages.
-
-    The posterior went a `step` of the way to them. With forgetting, a revisited entry sends again only the share of its
-    message that its age leaves.
-    """
+    """The posterior, which went a `step` of the way to these messages of a batch, and the reservoir after it."""
     permutation, batch, n = made.batch.problem.entries.permutation, made.batch, made.n
     lanes, chosen = np.argsort(permutation)[n:], made.reservoir.sample.at(made.held)
     if step < 1.0:
@@ -248,7 +237,7 @@ def after_revisit(
     if step < 1.0:
         again = tuple((1.0 - step) * before + new for before, new in zip(chosen[3:], again, strict=True))
     chosen = Sample(chosen.coords, chosen.y, chosen.born, *again)
-    if made.keep < 1.0 and len(lanes):
+    if made.keep < 1.0 and len(lanes):  # a revisited entry sends again the share of its message that its age leaves
         lost = 1.0 - made.keep ** np.maximum(0.0, made.batch.time - chosen.born)
         while True:  # but for what a row cannot do without
             part = chosen.scaled(lost, lost if made.noise_forgets else 0.0)
@@ -273,9 +262,7 @@ def with_messages(made: Revisit) -> tuple[np.ndarray, np.ndarray, GammaNoise | N
 
 def noise_without(noise: GammaNoise | None, sample: Sample) -> GammaNoise | None:
     """A noise, if there is one, without the messages of a sample."""
-    if noise is None:
-        return None
-    return GammaNoise(noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum()))
+    return None if noise is None else GammaNoise(noise.a - float(sample.a.sum()), noise.b - float(sample.b.sum()))
 
 
 def is_left(noise: GammaNoise | None, before: GammaNoise | None) -> bool:
@@ -309,22 +296,14 @@ def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
 def without_entries(
     state: StreamState, reservoir: Reservoir, gone: np.ndarray, keep: float, whole: bool
 ) -> tuple[StreamState, Reservoir, int]:
-    """The stream without the messages of the entries of its reservoir that are `gone`, (M,) bool, on its own arrays.
-
-    And how many rows were no Gaussian without these entries: they begin again from their prior, with the messages of
-    the entries that the reservoir still holds. `whole` says that the reservoir holds every entry: a row without any is
-    then at its prior again, unseen, and a dispersion, which has no messages, is to be learned anew. Otherwise its law
-    stays.
-    """
+    """The stream without the messages of entries that are `gone`, (M,) bool, and how many rows begin again."""
     sample = reservoir.sample
     lost, left = sample.at(gone), sample.at(~gone)
     found = [_mode_without(mode, k, lost, left, keep, state.time, whole) for k, mode in enumerate(state.modes)]
     noise = noise_without(state.noise, lost)
-    state = state._replace(
-        modes=tuple(mode for mode, _ in found),
-        noise=noise if is_left(noise, state.noise) else state.noise_prior,
-        dispersion=None if whole else state.dispersion,
-    )
+    noise = noise if is_left(noise, state.noise) else state.noise_prior
+    dispersion = None if whole else state.dispersion  # it has no messages: it is to be learned anew
+    state = state._replace(modes=tuple(mode for mode, _ in found), noise=noise, dispersion=dispersion)
     reservoir = reservoir._replace(sample=left, seen=reservoir.seen - int(gone.sum()))
     return state, reservoir, sum(reset for _, reset in found)
 
@@ -332,7 +311,9 @@ def without_entries(
 def _mode_without(
     mode: ModeRows, k: int, lost: Sample, left: Sample, keep: float, time: float, whole: bool
 ) -> tuple[ModeRows, int]:
-    """One mode of `without_entries`, and how many of its rows begin again."""
+    """One mode of `without_entries`, on its own arrays, and how many of its rows begin again."""
+    # those that are no Gaussian without these entries, from their prior with the messages of entries that are left; if
+    # the reservoir held the `whole` stream, rows that are without any entry are at their prior again, unseen
     rows = np.unique(lost.coords[:, k])
     prior = mode.prior_Lam[rows], mode.prior_eta[rows]
     Lam, eta = _summed(*mode.at(rows, keep, time), rows, lost, k, -1.0)
@@ -367,8 +348,7 @@ def without_rows(stream: Stream, k: int, dropped: np.ndarray) -> Stream:
     out, keys = set(dropped.tolist()), list(stream.keys)
     if known is not None:
         keys[k] = {key: at for at, key in enumerate(key for at, key in enumerate(known) if at not in out)}
-    state = state._replace(modes=modes, sizes=sizes)
-    return stream._replace(state=state, reservoir=held, keys=tuple(keys))
+    return stream._replace(state=state._replace(modes=modes, sizes=sizes), reservoir=held, keys=tuple(keys))
 
 
 class Stream(NamedTuple):

@@ -81,17 +81,15 @@ def _forget(
     partly: bool,
     commit: Commit,
 ) -> None:
-    """Remove entries, which `gone_of` tells by their coordinates, and rows of a mode, and commit the result.
-
-    A stream has its own entries. Refused where it does not hold every one and `partly` is not set, or nothing is to be
-    forgotten or left.
-    """
+    """Remove entries, which `gone_of` tells by their coordinates, and rows of a mode, and commit the result."""
     (fit, spec), stream = model, model.fit.stream if data is None else None
     if check_flag("partly", partly) and stream is None:
         fail_value("partly=True is for streams without data=; leave it out.")
     if stream is None:
         held = entries_of_fit(model, data, y)
-        refit_without(model, held, gone_of(held.coords), said, dropped, commit.put)
+        result, warn_of_end = refit_without(model, held, gone_of(held.coords), said, dropped)
+        commit.put(result)
+        warn_of_end()
         return
     cold_start.check_stream(spec, fit)
     if stream.reservoir is not None and not cold_start.leaves_choice(spec):  # it has messages that can be divided out
@@ -148,8 +146,7 @@ def _divide_out(
     keep, engine = 1.0 - spec.forget, engine_of(spec, fit)
     state, reservoir, reset = without_entries(stream.state, held, gone, keep, whole)
     stream = stream._replace(state=state, reservoir=reservoir, watched=None)
-    if dropped is not None:
-        stream = without_rows(stream, *dropped)
+    stream = stream if dropped is None else without_rows(stream, *dropped)
     state, held = stream.state, stream.reservoir
     left = held.sample
     how: dict[str, Any] = {"capacity": len(left.y), "keep": keep, "time": state.time, "seed": stream.seed}

@@ -87,21 +87,16 @@ def state_of(tree: Any, state: Any, draws: Sequence[Mapping[str, np.ndarray]], s
 
 
 class ClusterHost:
-    """Runs on the workers of a cluster, whose entries are in a folder.
-
-    States are stored in the folder `checkpoint`, if there is one, `every` so many sweeps. Modes are cut into `n_parts`
-    ranges, by default by the number of entries. A fit that workers cannot do is refused if that is `strict`, and else
-    done here.
-    """
+    """Runs on the workers of a cluster, whose entries are in a folder."""
 
     def __init__(
         self,
         cluster: Cluster,
         folder: Path,
-        checkpoint: Path | None,
-        n_parts: int | None = None,
-        every: int = EVERY,
-        strict: bool = True,
+        checkpoint: Path | None,  # where states are stored, if anywhere
+        n_parts: int | None = None,  # ranges that modes are cut into, by default by the number of entries
+        every: int = EVERY,  # so many sweeps a state is stored
+        strict: bool = True,  # a fit that workers cannot do is refused, and else done here
     ):
         self._cluster, self._folder, self._checkpoint = cluster, folder, checkpoint
         self._n_parts, self._every, self._n_runs, self._n_draws = n_parts, every, 0, 0
@@ -161,8 +156,7 @@ class ClusterHost:
         found: list[Any] = []
         tree_of_state(state, self._sites, found)
         self._hold(found)
-        state = method.resume(state, problem, executor)
-        return StoredRun(state, sweeps, seconds, header["ended"], header["stopped"])
+        return StoredRun(method.resume(state, problem, executor), sweeps, seconds, header["ended"], header["stopped"])
 
     def end(self) -> None:
         """The fit has ended, and nobody needs messages any more."""
@@ -242,7 +236,7 @@ def fit_on_workers(
     model: Any,
     X: Any,
     y: Any,
-    strict: bool,
+    strict: bool,  # a fit that workers cannot do is refused
     client: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = EVERY,
@@ -250,17 +244,13 @@ def fit_on_workers(
     timeout: float = TIMEOUT,
     **rest: Any,
 ) -> Any:
-    """Fit a model as ``model.fit(X, y, **rest)`` does; unless `strict`, here if workers cannot.
-
-    A table of Dask is read by the workers. How the fit is spread: see `tensorcep.distributed.fit`.
-    """
+    """Fit a model as ``model.fit(X, y, **rest)`` does (see `tensorcep.distributed.fit`), or here if workers cannot."""
     if client is None:
         try:
             client = dask_module("a fit on workers").get_client()
         except ValueError:
             fail_value("there is no active Dask client; make one, or give client=.")
-    cluster = Cluster(client, timeout)
-    every = check_int("every", every)
+    cluster, every = Cluster(client, timeout), check_int("every", every)
     n_parts = None if n_parts is None else check_int("n_parts", n_parts)
     with contextlib.ExitStack() as stack:
         if checkpoint is None:
@@ -271,11 +261,10 @@ def fit_on_workers(
                 fail_value(f"checkpoint must be a folder; '{runs}' is a file.")
             parts = runs / "entries"
             parts.mkdir(parents=True, exist_ok=True)
-        seen = cluster.client.run(os.path.isdir, str(parts))
-        blind = [worker for worker, sees in seen.items() if not sees]
+        blind = [worker for worker, sees in cluster.client.run(os.path.isdir, str(parts)).items() if not sees]
         if blind:
             fail_value(f"worker {blind[0]} does not see '{parts}'; give checkpoint=, a folder that all workers see.")
-        if is_of(X, "dask"):
+        if is_of(X, "dask"):  # read by the workers
             value = rest.get("value", UNSAID)
             named = value is not UNSAID and value is not None
             X = frame_of_dask(X, rest.get("modes"), value, named, cluster)

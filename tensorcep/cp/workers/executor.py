@@ -19,28 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.cluster import Broadcast, Call, Cluster, TaskBatch
-from tensorcep.core.executor import Kernel, Pass, Rooms, ThreadExecutor, parameters_of
+from tensorcep.core.executor import Kernel, Pass, Room, Rooms, ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
 from tensorcep.core.shared_memory import SharedArray, put
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import ALIGNED_BLOCKS, RowSource
+from tensorcep.cp.workers import tasks
 from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, shared, write_part
 from tensorcep.cp.workers.row_cache import BroadcastRows, Reading, RowCache, RowFiles, digests_of
 from tensorcep.cp.workers.site_files import Beginning, SiteFiles, SiteMemory
-from tensorcep.cp.workers.tasks import (
-    Blank,
-    Chunk,
-    ChunkReport,
-    Range,
-    Work,
-    pass_over_blocks,
-    pass_over_chunks,
-    pass_over_rows,
-    rows_alone,
-    shipped,
-    value_of,
-)
+from tensorcep.cp.workers.tasks import Blank, Chunk, ChunkReport, Range, Work, shipped, value_of
 from tensorcep.kernels.slots import LANES
 
 NOTHING = np.zeros(0)
@@ -99,13 +88,7 @@ class ClusterExecutor:
             return list(pool.map(begin, range(n)))
 
     def run(
-        self,
-        work: Kernel | Pass,
-        first: int,
-        last: int,
-        *record: Any,
-        align: int = 1,
-        scratch: Callable[[], tuple[Any, ...]] | None = None,
+        self, work: Kernel | Pass, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None
     ) -> None:
         """As `Executor.run`."""
         named = dict(zip(parameters_of(work.kernel), record, strict=False)) if isinstance(work, Pass) else {}
@@ -166,19 +149,19 @@ class ClusterExecutor:
         at = getattr(self._thread, "at", None)
         shares = shared(self._ranges_of(mode, work, named), self._cluster.turns(at=at))
         numbers = [[self._numbers(one, own, work, named) for one in share] for share in shares]
-        tasks = _work_of(work, named, scratch, {name for one in changed for name in one.of})
-        widths = [sum(map(math.prod, shapes.values())) for shapes in (tasks.made, tasks.told)]
+        common = _work_of(work, named, scratch, {name for one in changed for name in one.of})
+        widths = [sum(map(math.prod, shapes.values())) for shapes in (common.made, common.told)]
         files, apart = RowFiles(self._cache.desk), widths[1] >= widths[0]
         made = [BroadcastRows(source, own, self._cluster, files) for source in changed]
 
         def call(i: int, *given: Any) -> Call:
             paths = (files.new_path(), self._cache.desk.new_path())[: 1 + apart]
-            return shares[i], tasks, *given, numbers[i], lines, sizes, paths
+            return shares[i], common, *given, numbers[i], lines, sizes, paths
 
-        running = self._cache.begin_tasks(pass_over_rows, reading, len(shares), call, f"rows-of-mode-{mode}", at)
+        running = self._cache.begin_tasks(tasks.pass_over_rows, reading, len(shares), call, f"rows-of-mode-{mode}", at)
         futures = running.futures
         if self._cache.desk.folder is None and apart:
-            futures = self._cluster.after(rows_alone, futures) or None
+            futures = self._cluster.after(tasks.rows_alone, futures) or None
         for one in made:
             self._cache.follow(one, mode, futures)
         pending = Pending(running, made, {name: value_of(named, name) for name in written}, named["offset"])
@@ -247,18 +230,18 @@ class ClusterExecutor:
     # passes over blocks of entries
 
     def _over_blocks(self, work: Pass, n_blocks: int, named: dict[str, Any], scratch: Any) -> None:
-        reading, tasks = self._all_rows(work, named), _work_of(work, named, scratch)
+        reading, common = self._all_rows(work, named), _work_of(work, named, scratch)
         groups, n_parts, names = -(-n_blocks // ALIGNED_BLOCKS), self._n_parts, (*work.entries, *work.changing)
         cuts = {min(n_blocks, ALIGNED_BLOCKS * (groups * part // n_parts)) for part in range(n_parts + 1)}
         ranges = list(itertools.pairwise(sorted(cuts)))
         numbers = [[self._cut(name, one, named[name], name in work.entries) for name in names] for one in ranges]
 
         def call(i: int, *given: Any) -> Call:
-            return ranges[i], tasks, *given, numbers[i]
+            return ranges[i], common, *given, numbers[i]
 
-        told = self._cache.run(pass_over_blocks, reading, len(ranges), call, "-".join(("entries", *tasks.told)))
+        told = self._cache.run(tasks.pass_over_blocks, reading, len(ranges), call, "-".join(("entries", *common.told)))
         for one, found in zip(ranges, told, strict=True):
-            for name, array in zip(tasks.told, found, strict=True):
+            for name, array in zip(common.told, found, strict=True):
                 where = ~np.isnan(array) if name in work.changes else True
                 np.copyto(named[name][slice(*one)], array, where=where)
 
@@ -280,17 +263,17 @@ class ClusterExecutor:
     def _over_chunks(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
         chunks, reading = self._chunks_of(named["entries"]), self._all_rows(work, named)
         stored = self._sites.get(named[work.keeps]) if work.keeps else None
-        shares, tasks = shared(chunks, self._cluster.turns()), _work_of(work, named, scratch)
+        shares, common = shared(chunks, self._cluster.turns()), _work_of(work, named, scratch)
         if stored is not None and (self._memory is None or self._memory[0] != stored.folder):
             self._memory = (stored.folder, self._cluster.put(SiteMemory()))
 
         def call(i: int, *given: Any) -> Call:
             if stored is None or self._memory is None:
-                return shares[i], tasks, *given, [], None
-            return shares[i], tasks, *given, [stored.of_chunk(one.number) for one in shares[i]], self._memory[1]
+                return shares[i], common, *given, [], None
+            return shares[i], common, *given, [stored.of_chunk(one.number) for one in shares[i]], self._memory[1]
 
         what = "-".join(("entries-of-modes", *map(str, work.modes)))
-        told = self._cache.run(pass_over_chunks, reading, len(shares), call, what)
+        told = self._cache.run(tasks.pass_over_chunks, reading, len(shares), call, what)
         found: list[ChunkReport] = [one for share in told for one in share]
         for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
             for name, part in zip(work.sums, one.sums, strict=True):

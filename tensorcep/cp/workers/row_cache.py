@@ -97,15 +97,12 @@ class _Rows:
 
 
 class Store:
-    """Rows that a worker keeps, by their kind; empty when it is sent.
-
-    Dask lets go of it when nobody needs it any more, and with it of the folder of the process `owner` if that is gone.
-    """
+    """Rows that a worker keeps, by their kind; empty when it is sent."""
 
     def __init__(self, folder: str | None = None, owner: int = 0) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, _Rows] = {}
-        if folder is not None:
+        if folder is not None:  # Dask lets go of this when nobody needs it, and of the folder if its owner is gone
             remove_after(self, folder, owner)
 
     def __reduce__(self) -> Any:
@@ -343,7 +340,11 @@ class RowCache:
             self._stores = {name: store for name, store in self._stores.items() if name in self._cluster.workers}
         self._begun.discard(running)
         if not self._begun:  # others may not have taken yet what they were given
-            self._let_go()
+            every = [self._has.get(worker, {}) for worker in self._cluster.workers]
+            for kind, known in self._rows.items():
+                for k, rows in enumerate(known):  # what all workers keep needs to be nowhere else
+                    if rows.digests and all(has.get((kind, k)) == rows.name for has in every):
+                        self.discard(rows.let_go())
         return [one.value for one in told]
 
     def run(self, *tasks: Any) -> list[Any]:
@@ -363,14 +364,6 @@ class RowCache:
         sources = [(place, rows.name, rows.source) for place, rows in new]
         blocks = tuple(Block(*place, name, one.here.shape[1:], tuple(one.of), one.by) for place, name, one in sources)
         return RowInputs(reading.sources, self._first, blocks), [rows for _, rows in new], store
-
-    def _let_go(self) -> None:
-        """What all workers keep needs to be nowhere else."""
-        every = [self._has.get(worker, {}) for worker in self._cluster.workers]
-        for kind, known in self._rows.items():
-            for k, rows in enumerate(known):
-                if rows.digests and all(has.get((kind, k)) == rows.name for has in every):
-                    self.discard(rows.let_go())
 
     def discard(self, paths: list[str]) -> None:
         """Have files removed by the tasks that are next."""

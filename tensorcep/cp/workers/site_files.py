@@ -84,16 +84,13 @@ class StoredSites(NamedTuple):
 
 
 class SiteMemory:
-    """What a worker has in memory of sites, by the chunk; it ends with the run that it belongs to.
-
-    It is sent like an array that tasks need, empty, so that Dask lets go of it when nobody needs it any more.
-    """
+    """What a worker has in memory of sites, by the chunk; it ends with the run that it belongs to."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[int, tuple[tuple[str, Any], Any]] = {}
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> Any:  # sent like an array that tasks need: Dask lets go of it when nobody needs it any more
         return SiteMemory, ()
 
     def take(self, chunk: int, stored: StoredSites, entries: Entries) -> Any:
@@ -169,23 +166,17 @@ def _read(path: Path, checksum: int, into: tuple[np.ndarray, ...]) -> None:
 
 
 class SiteFiles:
-    """All sites of a fit, in a folder.
-
-    Those of a state are told by their first array, which has no blocks here. Files that neither a state nor what is
-    stored of a run needs are removed.
-    """
+    """All sites of a fit, in a folder; files that neither a state nor what is stored of a run needs are removed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._count = folder, 0
-        self._of: dict[int, StoredSites] = {}
+        self._of: dict[int, StoredSites] = {}  # of a state, by its first array, which has no blocks here
         self._held: dict[int, StoredSites] = {}
         self._left: set[str] = set()  # folders of states that are gone
 
     def add(self, sites: Any, beginning: Beginning) -> None:
-        """Sites that begin; those of states that are gone, such as of a start that was not the best, go now.
-
-        Not before: a fit that ends without having ended goes on from them.
-        """
+        """Sites that begin; those of states that are gone, such as of a start that was not the best, go now."""
+        # not before: a fit that ends without having ended goes on from them
         for run in [run for run, one in self._held.items() if one.folder in self._left]:
             self._remove(self._held.pop(run))
         self._count += 1

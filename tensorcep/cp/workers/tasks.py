@@ -105,15 +105,11 @@ def pass_over_rows(
     blocks: list[Any],
     store: Store,
     numbers: Sequence[Any],
-    lines: list[np.ndarray],
-    sizes: np.ndarray | None,
-    paths: tuple[str | None, ...],
+    lines: list[np.ndarray],  # for all rows of the mode, or one
+    sizes: np.ndarray | None,  # how many entries of each row count, the first ones; None: all
+    paths: tuple[str | None, ...],  # where what is made is left, and what else is told, or both where there is one
 ) -> Piece:
-    """New rows of ranges that follow each other.
-
-    Lines are for all rows of the mode, or one. `sizes` says how many entries of each row count, the first ones; None:
-    all. What is made is left at the first of the paths, what else is told at the second, or with it if there is none.
-    """
+    """New rows of ranges that follow each other."""
     first, n, shapes = ranges[0].first, ranges[-1].last - ranges[0].first, work.made | work.told
     groups = (work.made, work.told) if len(paths) == 2 else (shapes,)
     offset, scratch = inputs.first[work.of.modes[0]], work.scratch()

@@ -11,7 +11,7 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.modes import begin, posterior_of
-from tensorcep.cp.stream.reservoir import Sample, after_revisit, empty_reservoir, revisit, slots_of_new
+from tensorcep.cp.stream.reservoir import Reservoir, Sample, after_revisit, revisit, slots_of_new
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior, natural_prior
 
@@ -46,7 +46,7 @@ def test_revisit_leaves_a_conjugate_posterior_as_it_is(keep, capacity):
     states = []
     for size in (0, capacity):
         state = begun((1, 9), 2, Prior([np.array([0.3, -0.2]), known], [1.0, 1e16]), noise)
-        reservoir = empty_reservoir(2, 2)
+        reservoir = Reservoir.empty(2, 2)
         for time, part in enumerate((slice(0, 4), slice(4, 6), slice(6, 9))):
             state, reservoir = learned(state, reservoir, coords[part], y[part], size, keep=keep, time=float(time))
         states.append(state)
@@ -65,7 +65,7 @@ def problem_with_a_heavy_message():
     Lam, eta = np.zeros((2, 2, 1)), np.zeros((2, 2, 1))
     Lam[0, 0] = 1.5
     sample = Sample(coords, np.ones(2), np.zeros(2), Lam, eta, np.zeros(2), np.zeros(2))
-    return state, empty_reservoir(2, 1)._replace(sample=sample, seen=2)
+    return state, Reservoir.empty(2, 1)._replace(sample=sample, seen=2)
 
 
 def test_revisit_skips_and_counts_entries_without_which_a_row_is_no_gaussian():
@@ -86,7 +86,7 @@ def test_revisit_without_a_reservoir_is_the_plain_batch():
     coords, y = np.stack([rng.integers(0, 4, 10)] * 2, axis=1), np.sign(rng.standard_normal(10))
     state = begun((4, 4), 2, Prior([0.7, 0.6], [1.0, 2.0]))
     how = {"keep": 1.0, "time": 0.0, "seed": 5, "likelihood": get_likelihood("probit")}
-    made = revisit(state, empty_reservoir(2, 2), coords, y, capacity=5, **how)
+    made = revisit(state, Reservoir.empty(2, 2), coords, y, capacity=5, **how)
     plain = adf.batch_of(state, coords, y, **how).problem
     assert made.batch.problem.start is None
     np.testing.assert_array_equal(made.batch.problem.prior.Lam, plain.prior.Lam)
