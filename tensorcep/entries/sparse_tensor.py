@@ -112,11 +112,11 @@ class SparseTensor:
 
     @classmethod
     def from_checked(
-        cls, coords: coo.Coords, values: coo.Values, shape: Any, duplicates: str, labels: Any
+        cls, coords: NDArray[np.int64], values: NDArray[np.float64], shape: Any, duplicates: str, labels: Any = None
     ) -> SparseTensor:
         """Return a tensor from arrays that are checked already, looking only for repeated cells."""
         merged = coo.merge_duplicates(coords, values, shape, duplicates)
-        return object.__new__(cls)._set(*merged, shape, labels, 1.0, None)
+        return object.__new__(cls)._set(*merged, shape, labels or (None,) * len(shape), 1.0, None)
 
     @property
     def nnz(self) -> int:
