@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensorcep.core import checks
 from tensorcep.entries import coo
+from tensorcep.entries.coo import TensorInfo
 from tensorcep.entries.labels import Labels, check_labels, check_mode_columns, column_names, mode_names
 from tensorcep.entries.splitting import FOLD_ROWS, Folds, held_out, way_of
 
@@ -365,7 +366,7 @@ class SparseTensor:
         sparse = checks.optional_module("sparse", "to_sparse")
         return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
 
-    def info(self) -> coo.TensorInfo:
+    def info(self) -> TensorInfo:
         """Return density, entries per row, empty rows and the range of the values.
 
         Examples
@@ -377,7 +378,7 @@ class SparseTensor:
         """
         y = self.values if self.nnz else np.array([np.nan])
         counts = tuple(np.bincount(self.coords[:, k], minlength=n) for k, n in enumerate(self.shape))
-        return coo.TensorInfo(
+        return TensorInfo(
             shape=self.shape,
             names=tuple(mode_names(self.labels)),
             n_entries=self.nnz,
