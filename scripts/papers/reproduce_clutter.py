@@ -132,6 +132,11 @@ def run_ep(y: np.ndarray, damping: float = 0.0, max_iter: int = 500) -> Iterator
             return
 
 
+def run_adf(y: np.ndarray) -> Iterator[Estimate]:
+    """Assumed density filtering: the first sweep of EP."""
+    return itertools.islice(run_ep(y), 1)
+
+
 def run_laplace(y: np.ndarray, max_iter: int = 10_000) -> Iterator[Estimate]:
     """The mode by EM from the mean of the data, and the curvature there."""
     x = float(y.mean())
@@ -207,8 +212,7 @@ def _counts(draws: int) -> list[int]:
     return [*[c for c in counts if c < draws], draws]
 
 
-METHODS: dict[str, Callable[..., Any]] = {"ep": run_ep, "laplace": run_laplace, "vb": run_vb}
-METHODS["adf"] = lambda y: itertools.islice(run_ep(y), 1)  # assumed density filtering: the first sweep of EP
+METHODS: dict[str, Callable[..., Any]] = {"ep": run_ep, "adf": run_adf, "laplace": run_laplace, "vb": run_vb}
 METHODS |= {"importance": run_importance, "gibbs": run_gibbs}
 SAMPLERS = ("importance", "gibbs")
 N_LARGE = 200

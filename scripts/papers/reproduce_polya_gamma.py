@@ -20,7 +20,6 @@ from tensorcep.core.settings import Settings
 from tensorcep.factor_models.cells import DenseCells, Matrix
 from tensorcep.factor_models.fit import ENGINES, RunPlan, build_problem
 from tensorcep.factor_models.layout import Link
-from tensorcep.factor_models.problem import Priors
 from tensorcep.factor_models.results import observed
 from tensorcep.factor_models.settings import VB, FactorisedVB, Gibbs
 
@@ -92,8 +91,7 @@ class Watch:
 
     def __call__(self, sweep: int, info: Any, state: Any) -> bool:
         if self.sampler:
-            chain = state.state
-            chain = chain._replace(latent=((chain.latent[0][0], np.zeros((1, 1))),))
+            chain = state.state._replace(latent=((state.state.latent[0][0], np.zeros((1, 1))),))
             if sweep % 5 == 0 or sweep in self.points:
                 self.draws.append((sweep, expected_cells(self.link, chain).astype(np.float32)))
                 self.draws = [item for item in self.draws if item[0] > sweep // 5]
@@ -136,7 +134,7 @@ def measure(name: str, method: str, seed: int, options: argparse.Namespace) -> l
     sweeps = (options.gibbs_sweeps if method.endswith("-gibbs") else None) or options.sweeps
     points = {int(n) for n in np.geomspace(1, sweeps, options.points).round()}
     rng = np.random.default_rng(1000 + seed)
-    problem, _ = build_problem([link], 3 * K // 2, [False, True], Priors(), rng, "random")
+    problem, _ = build_problem([link], 3 * K // 2, [False, True], rng, "random", ())
     chosen = ENGINES[settings.name]
     watch = Watch(data, link, chosen.capabilities.sampler, points)
     result = RunPlan(chosen, settings, sweeps, 0.0).fit(problem, callbacks=(watch,), warn=False)

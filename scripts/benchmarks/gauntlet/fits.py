@@ -268,6 +268,8 @@ def read(path: Path) -> list[Record]:
     if tuple(rows.fieldnames or ()) != COLUMNS:
         wanted = f"{path} must have the columns {', '.join(COLUMNS)}"
         raise ValueError(f"{wanted}; got {rows.fieldnames}. Name another file.")
-    named = (*MEASURED, "n_train", "n_test")
-    numbers = [{name: float(row[name]) if row[name] else None for name in named} for row in rows]
-    return [{**row, **own, "seed": int(row["seed"])} for row, own in zip(rows, numbers, strict=True)]
+    named, found = (*MEASURED, "n_train", "n_test"), []
+    for row in rows:
+        numbers = {name: float(row[name]) if row[name] else None for name in named}
+        found.append({**row, **numbers, "seed": int(row["seed"])})
+    return found
