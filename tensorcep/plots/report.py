@@ -84,12 +84,12 @@ def _figures(model: Any, data: Any) -> list[Shown]:
     def gain(kind: str, ax: Any) -> None:
         plot_variance_explained(explained, kind=kind, ax=ax)
 
-    found: list[Shown] = [(EXPLAINED, (11, 4), lambda f: _beside(f, ("bars", "scree"), gain))]
+    found: list[Shown] = [(EXPLAINED, (11, 4), lambda f: _side_by_side(f, ("bars", "scree"), gain))]
     if n:
         size = (3.6 * width, 0.6 + 2.0 * n)
         found.append(("Weights with 90 % intervals.", size, lambda f: plot_components(model, n_components=n, figure=f)))
         top = partial(plot_top_rows, model)
-        found.append((rows, (4.0 * len(names), 5), lambda f: _beside(f, range(len(names)), top)))
+        found.append((rows, (4.0 * len(names), 5), lambda f: _side_by_side(f, range(len(names)), top)))
     if of_matrices and hasattr(model, "scores_") and model.n_components_ > 1:
         found.append(("Scores of the rows.", (5.5, 4.5), lambda f: plot_scores(model.scores_, ax=f.subplots())))
     found.append(("How the fit went.", (11, 4), lambda f: _run(f, model, of_matrices)))
@@ -103,14 +103,16 @@ def _figures(model: Any, data: Any) -> list[Shown]:
         return found
     parts = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
     real = [m for m, part in enumerate(model.parts_) if part.kind != "labels"]
-    found.append(("Where the data have entries.", (5.0 * len(parts), 4.5), lambda f: _beside(f, parts, plot_gaps)))
+    found.append(
+        ("Where the data have entries.", (5.0 * len(parts), 4.5), lambda f: _side_by_side(f, parts, plot_gaps))
+    )
     if real:
         size, modes_of = (8.0, 4.5 * len(real)), [[(parts[m], mode, m) for mode in (0, 1)] for m in real]
         found.append(("Residuals by row and by column.", size, lambda f: _residuals(f, model, modes_of)))
     return found
 
 
-def _beside(figure: Any, items: Sequence[Any], draw: Callable[..., Any]) -> None:
+def _side_by_side(figure: Any, items: Sequence[Any], draw: Callable[..., Any]) -> None:
     """Draw each of the items on axes of its own, side by side."""
     for item, ax in zip(items, figure.subplots(1, len(items), squeeze=False)[0], strict=True):
         draw(item, ax=ax)

@@ -22,7 +22,7 @@ from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.parameters.base import ENOUGH_OF_ROW, Gamma
-from tensorcep.likelihoods.parameters.dispersion import FIRST, Pool, law_of_dispersion, pooled, told
+from tensorcep.likelihoods.parameters.dispersion import FIRST, Pool, group_sums, law_of_dispersion, pooled
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, log_evidence
 
 N, SHAPE = 3000, (25, 12, 10)
@@ -152,7 +152,7 @@ def test_the_common_law_is_the_most_likely_one_and_laws_move_with_it():
     before = Pool((1.0, 0.1), Evenness(2.0, FIRST, 1.0))
     a, b = before.law
     pool, law = pooled(before, Gamma(a + shape, b + rate))
-    groups, grid = told(shape, rate), np.exp(np.linspace(-2.0, 4.0, 400))
+    groups, grid = group_sums(shape, rate), np.exp(np.linspace(-2.0, 4.0, 400))
     height = np.array([[log_evidence(groups, t, one) + np.log(t) - 0.1 * t for t in grid] for one in ALPHAS])
     i, j = np.unravel_index(height.argmax(), height.shape)
     assert pool.found.alpha == ALPHAS[i]

@@ -562,8 +562,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> print(str(model.summary()).splitlines()[0][:11])
-        CPRegressor
+        >>> str(model.summary()).splitlines()[0][:11]
+        'CPRegressor'
         """
         return components.summary(self._fitted, n_rows, n_components)
 

@@ -43,7 +43,7 @@ class Pool(NamedTuple):
         return self.found.alpha, self.found.alpha / self.found.tau
 
 
-def told(shape: np.ndarray, rate: np.ndarray) -> GroupSums:
+def group_sums(shape: np.ndarray, rate: np.ndarray) -> GroupSums:
     """What entries add to shapes and rates (m,), as groups of entries whose noise differs."""
     return GroupSums(2.0 * shape, 2.0 * rate)
 
@@ -52,7 +52,7 @@ def pooled(pool: Pool, law: Gamma) -> tuple[Pool, Gamma]:
     """The best common law given what entries added to the laws of all r under the one before; and these under it."""
     a, b = pool.law
     shape, rate = np.maximum(law.a - a, 0.0), np.maximum(law.b - b, 0.0)
-    pool = pool._replace(found=scale_mixture.fitted(told(shape, rate), pool.of, pool.found.tau, pool.found.place))
+    pool = pool._replace(found=scale_mixture.fitted(group_sums(shape, rate), pool.of, pool.found.tau, pool.found.place))
     a, b = pool.law
     return pool, Gamma(a + shape, b + rate)
 
@@ -240,7 +240,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
         rate = self.groups.totals(lambda at: used[at] * soft[at])
         rng = key.rng(RandomStream.DISPERSION)
         if self.has_pool:
-            return draw_pooled(state, told(shape, rate), self.prior, rng), stats
+            return draw_pooled(state, group_sums(shape, rate), self.prior, rng), stats
         return ParameterDraw(Gamma(self.prior[0] + shape, self.prior[1] + rate).draw(rng)), stats
 
     def with_observations(self, y: np.ndarray, used: np.ndarray) -> DispersionParameter:

@@ -11,7 +11,7 @@ from scipy.special import digamma, logsumexp
 from tensorcep.core.random import generator
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.likelihoods.parameters import dispersion
-from tensorcep.likelihoods.parameters.dispersion import draw_pooled, told
+from tensorcep.likelihoods.parameters.dispersion import draw_pooled, group_sums
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, FactorDraw, log_evidence
 
 # Which row of the mode whose dispersion differs an entry is of.
@@ -24,14 +24,14 @@ def drawn(bug=0.0, n=2600):
     """Draws of log r0, log alpha, and the logs of the first and the last dispersion."""
     state, out = FactorDraw.even(np.ones(5), 1.0, 5), np.empty((n, 4))
     for sweep in range(n):
-        state = draw_pooled(state, told(SHAPE + bug, RATE), THETA_PRIOR, generator(0, 4, sweep))
+        state = draw_pooled(state, group_sums(SHAPE + bug, RATE), THETA_PRIOR, generator(0, 4, sweep))
         out[sweep] = np.log([*state.common, state.theta[0], state.theta[-1]])
     return out[100:]
 
 
 def exact():
     """Their means by a grid over log r0 and alpha, given which each r has a Gamma law."""
-    grid, groups, (a, b) = np.linspace(-7.0, 7.0, 500), told(SHAPE, RATE), THETA_PRIOR
+    grid, groups, (a, b) = np.linspace(-7.0, 7.0, 500), group_sums(SHAPE, RATE), THETA_PRIOR
     height = np.array([[log_evidence(groups, np.exp(u), one) + a * u - b * np.exp(u) for u in grid] for one in ALPHAS])
     mass, alpha = np.exp(height - logsumexp(height)), ALPHAS[:, None]
     log_r = [digamma(alpha + SHAPE[i]) - np.log(alpha / np.exp(grid) + RATE[i]) for i in (0, -1)]
@@ -71,6 +71,6 @@ def test_ranks_of_dispersions_of_rows_are_uniform():
 
 @pytest.mark.slow
 def test_ranks_of_dispersions_to_which_tables_are_added_are_not(monkeypatch):
-    monkeypatch.setattr(dispersion, "told", lambda shape, rate: told(shape + 2.0, rate))
+    monkeypatch.setattr(dispersion, "group_sums", lambda shape, rate: group_sums(shape + 2.0, rate))
     z = ranks(n=FEW)
     assert np.abs(z).max() > LIMIT, z
