@@ -12,7 +12,7 @@ from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
 from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
 from tensorcep.cp.messages.engine import GivenRows, MessageState
-from tensorcep.cp.model.columns import Orders, encode_columns, order_of, orders_of
+from tensorcep.cp.model.columns import Orders, encode_columns, orders_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.lanes import add_outer, moments
@@ -154,10 +154,8 @@ class Factors(NamedTuple):
 
 @functools.lru_cache(maxsize=4)
 def _orders(shape: tuple[int, int], free: bytes) -> Orders:
-    """Where the elements of z z', z c and c c' find their factors, of the free columns (K, R) bool."""
-    orders = orders_of(encode_columns(np.frombuffer(free, dtype=bool).reshape(shape)))
-    both = {at: np.concatenate([order, orders.squares[at]]) for at, order in orders.products.items()}
-    return orders._replace(products=both)
+    """Those of the free columns (K, R) bool."""
+    return orders_of(encode_columns(np.frombuffer(free, dtype=bool).reshape(shape)))
 
 
 def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
@@ -172,9 +170,10 @@ def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> 
     numbers[:, P:-1], numbers[:, -1] = mean, 1.0
     orders = _orders(free.shape, free.tobytes())
     C = orders.n_clamped
+    pairs = zip(orders.products[k], orders.squares[k], strict=True)
+    both = tuple(None if one is None or more is None else np.concatenate([one, more]) for one, more in pairs)
     second, means = (
-        RowSource("", numbers, {}, order=order_of(k, order, len(free)), first=first).made(executor)
-        for order in (orders.products, orders.means)
+        RowSource("", numbers, {}, order=order, first=first).made(executor) for order in (both, orders.means[k])
     )
     second[own, :P] = numbers[own, :P] * times_in_sum(R)
     second[own, P : P + R * C] = np.tile(2.0 * mean[own], C)

@@ -33,17 +33,8 @@ from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.random import RandomStream
 from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.null_model import calibrated, with_constant
-from tensorcep.cp.gibbs.chains import (
-    NO_ENTRIES,
-    GibbsState,
-    RowFit,
-    collect,
-    draw_factors,
-    draw_priors,
-    keep,
-    latent_of_chain,
-    start_chains,
-)
+from tensorcep.cp.gibbs import chains
+from tensorcep.cp.gibbs.chains import GibbsState, RowFit, draw_factors
 from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
 from tensorcep.cp.model.latent import relative_change
 from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, told_of_theta
@@ -72,12 +63,12 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
     stacked = options.n_chains > 1 and options.weights == "stacked"
     wanted = stacked or getattr(options, "noise", "sampled") == "held-out"
     held = holdout.hold_out(problem, options.n_chains, spread) if wanted and options.burn_in > 0 else None
-    state = start_chains(problem, options, augmentation, parameters, held, executor)
+    state = chains.start_chains(problem, options, augmentation, parameters, held, executor)
     C, f = options.n_chains, state.own.f
     if auxiliary or any(parameter.weighs for parameter in parameters):
         f = room_of(problem.entries.y).empty((C, *problem.entries.y.shape))
         for c in range(C):
-            f[c] = latent_of_chain(state, c, problem, executor)
+            f[c] = chains.latent_of_chain(state, c, problem, executor)
     draws = []
     for c in range(C):
         stats = _entry_stats(state, f[c], problem, executor)
@@ -102,7 +93,7 @@ def resume(state: GibbsState, problem: Problem, executor: Executor) -> GibbsStat
     """A state that comes from a file, with the latent values of its rows."""
     if not state.own.f.size:
         return state
-    return state.put(f=np.stack([latent_of_chain(state, c, problem, executor) for c in range(len(state.rows))]))
+    return state.put(f=np.stack([chains.latent_of_chain(state, c, problem, executor) for c in range(len(state.rows))]))
 
 
 def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) -> tuple[GibbsState, Sweep]:
@@ -110,7 +101,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     own, held, sweeps, burn_in = state.own, state.held, state.sweeps, options.burn_in
     if held is not None and sweeps == burn_in and held.weights is None:
         state = with_weights(state, problem, options)
-    state, old = draw_priors(state), state.rows.copy()
+    state, old = chains.draw_priors(state), state.rows.copy()
     even = sweeps < EVEN_SHARE * burn_in
     if not len(state.own.sites.weight):
         swept = executor.apart(_sweep_chain, len(state.rows), state, problem, even)
@@ -129,7 +120,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
             state = state.of_chains(which).put(held=holdout.chains_of(held, which))
     noise = float(state.theta.mean()) if state.learns_precision else np.nan
     sweep = Sweep(change, noise, 0, 0, float(np.array([score for _, score in swept]).mean()))
-    return keep(state, problem, options), sweep
+    return chains.keep(state, problem, options), sweep
 
 
 def _sweep_chain(
@@ -151,7 +142,7 @@ def _sweep_chain(
         precision = parameters[i].precision(draws[i])
     fit = draw_factors(state, c, problem, precision, executor, judge)
     if f.size:
-        f[:] = latent_of_chain(state, c, problem, executor)
+        f[:] = chains.latent_of_chain(state, c, problem, executor)
     rest: base.ResidualStats = _residual_stats(c, state, problem, even, executor, fit)
     for i in setup.after_rows:
         draws[i], rest = parameters[i].draw(draws[i], rest, key)
@@ -243,7 +234,8 @@ def with_weights(
 def finish(state: GibbsState, problem: Problem) -> Draws:
     """The draws kept, those of the constant unless fits beside the chains have draws, and of what else was learned."""
     held = state.held
-    draws = collect(state, problem, None if held is None else held.shares)._replace(**told_of_theta(problem.likelihood))
+    draws = chains.collect(state, problem, None if held is None else held.shares)
+    draws = draws._replace(**told_of_theta(problem.likelihood))
     if held is None:
         return draws
     if state.own.told_noise:  # a precision from entries left out is that beside all draws
@@ -284,7 +276,7 @@ GIBBS = Method(
         proposes_rows=lambda likelihood: likelihood.normal is None,
     ),
     resume=resume,
-    ended=lambda state: None if state is None else state.put(setup=state.setup._replace(by_row=NO_ENTRIES)),
+    ended=lambda state: None if state is None else state.put(setup=state.setup._replace(by_row=chains.NO_ENTRIES)),
 )
 PG_GIBBS = replace(
     GIBBS,

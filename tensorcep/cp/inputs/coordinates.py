@@ -8,17 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_coords,
-    check_int,
-    check_not_empty,
-    check_shape,
-    check_sizes,
-    check_values,
-    fail_value,
-    warn_user,
-)
+from tensorcep.core import checks
+from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import offsets
 from tensorcep.cp.posterior.belief import Result
 from tensorcep.entries.labels import Labels, column_names
@@ -62,23 +53,23 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
         coords, values, found, labels = X.coords, X.values, X.shape, X.labels
     elif isinstance(X, pd.DataFrame):
         coords, _, names = frame_entries(X, list(X.columns), None, None)
-        values, found, labels = check_values(y, len(X), name="y"), tuple(map(len, names)), names
+        values, found, labels = checks.check_values(y, len(X), name="y"), tuple(map(len, names)), names
     else:
         if y is None:
             fail_value("y must hold one value per row of X; got None (or pass a SparseTensor as X).")
-        coords = check_coords(X, name="X")
-        values = check_values(y, len(coords), name="y")
-        check_not_empty(len(coords), "X")
+        coords = checks.check_coords(X, name="X")
+        values = checks.check_values(y, len(coords), name="y")
+        checks.check_not_empty(len(coords), "X")
         found = tuple(int(n) + 1 for n in coords.max(axis=0))
-        check_sizes(found, len(coords), shape is not None)
+        checks.check_sizes(found, len(coords), shape is not None)
         labels = (None,) * coords.shape[1]
-    check_not_empty(len(coords), "X")
-    wanted = found if shape is None else check_shape(shape, coords.shape[1])
-    check_sizes(wanted, len(coords), given=True)
+    checks.check_not_empty(len(coords), "X")
+    wanted = found if shape is None else checks.check_shape(shape, coords.shape[1])
+    checks.check_sizes(wanted, len(coords), given=True)
     if shape is None:
         return coords, values, found, labels
     if any(n > m for n, m in zip(found, wanted, strict=True)):
-        check_coords(coords, wanted, name="X")
+        checks.check_coords(coords, wanted, name="X")
     if any(item is not None and n != m for item, n, m in zip(labels, wanted, found, strict=True)):
         fail_value(f"shape must equal that of the labelled tensor, {found}; got {wanted}.")
     return coords, values, wanted, labels
@@ -93,18 +84,18 @@ def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
         check_columns_not_in_index(X, order)
         columns = [X.iloc[:, k] for k in matching_modes(names_of_modes(labels), tuple(X.columns), extra=True)]
         rows = [
-            check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
+            checks.check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
             if known is None
             else _rows_of_labels(k, known, column)
             for k, (known, column) in enumerate(zip(labels, columns, strict=True))
         ]
         return np.stack(rows, axis=1)
     if not isinstance(X, SparseTensor):
-        coords = check_coords(X, order=order, name="X")
+        coords = checks.check_coords(X, order=order, name="X")
         check_labelled(labels, (None,) * order if len(coords) else labels)
         return coords
     chosen = matching_modes(names_of_modes(labels), names_of_modes(X.labels))
-    coords = check_coords(X.coords, order=order, name="X")[:, chosen]
+    coords = checks.check_coords(X.coords, order=order, name="X")[:, chosen]
     theirs = [X.labels[k] for k in chosen]
     check_labelled(labels, theirs)
     for k, (mine, own) in enumerate(zip(labels, theirs, strict=True)):
@@ -183,7 +174,7 @@ def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: 
         what += f" (the first is entry {int(np.argmax(touched))})"
         if unknown == "error":
             fail_value(f'{what}; fit with such rows, or set unknown="prior".')
-        warn_user(f"{what}; their prior is used.", UserWarning)
+        checks.warn_user(f"{what}; their prior is used.", UserWarning)
     return rows
 
 
@@ -236,8 +227,8 @@ def mode_of(labels: AllLabels, mode: Any) -> int:
     if mode in names and not isinstance(mode, bool):
         return names.index(mode)
     if isinstance(mode, (int, np.integer)):
-        return check_int("mode", mode, 0, len(names) - 1)
-    check_choice("mode", mode, names)
+        return checks.check_int("mode", mode, 0, len(names) - 1)
+    checks.check_choice("mode", mode, names)
     return names.index(mode)
 
 
@@ -256,7 +247,7 @@ def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.n
     known, listed = labels[k], listed_rows(given)
     if known is None:
         name = f"a row of mode {names_of(labels)[k]!r}"
-        return np.array([check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)
+        return np.array([checks.check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)
     rows = known.rows(pd.Index(listed, tupleize_cols=False), unknown="ignore")
     if (rows < 0).any():
         missing = [item for item, row in zip(listed, rows, strict=True) if row < 0]
@@ -275,7 +266,7 @@ def rows_of_column(labels: AllLabels, k: int, column: pd.Series) -> np.ndarray:
     column = column.infer_objects()
     if pd.api.types.is_integer_dtype(column.dtype) and not column.hasnans:
         column = column.astype(np.int64)  # of numbers of pandas' own kinds numpy makes objects
-    return check_coords(np.stack([column, column], axis=1), name=f"column {names_of(labels)[k]!r}")[:, 0]
+    return checks.check_coords(np.stack([column, column], axis=1), name=f"column {names_of(labels)[k]!r}")[:, 0]
 
 
 def labels_at(labels: AllLabels, k: int, rows: np.ndarray) -> Any:

@@ -28,36 +28,15 @@ import numpy as np
 from tensorcep.core.arrays import on_scratch
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
-from tensorcep.cp.meanfield.row_update import (
-    MeanFieldState,
-    MeanFieldSums,
-    Setup,
-    all_second_moments,
-    first_square,
-    refresh_numbers,
-    sources,
-    update_mode,
-)
+from tensorcep.cp.meanfield import row_update
+from tensorcep.cp.meanfield.row_update import MeanFieldState
 from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
+from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
 from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem, weights_of_entries
-from tensorcep.cp.model.rows import (
-    augmentation_in_use,
-    first_prior,
-    fix_rows,
-    natural_again,
-    refresh_rows,
-    rows_at_prior,
-    rows_bound,
-    sites_by_mode,
-    train_score,
-    update_prior,
-    with_seen_rows,
-    with_unseen_rows,
-)
 from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings import meanfield as settings
@@ -77,13 +56,13 @@ Move = tuple[int, np.ndarray, np.ndarray]  # a mode before its update: see `hold
 
 def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanFieldState:
     """Rows at the starting means with the prior's covariances; `kind` names the likelihood's augmentation."""
-    small, columns = with_seen_rows(free_problem(problem)), encode_columns(problem.every_free)
-    augmentation = augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
+    small, columns = cp_rows.with_seen_rows(free_problem(problem)), encode_columns(problem.every_free)
+    augmentation = cp_rows.augmentation_in_use(getattr(problem.likelihood, kind), problem) or Augmentation()
     y, weight = problem.entries.y, problem.entries.weight
     stored = on_scratch(y) and augmentation.expected is None
     in_order = sorted(parameters_of(problem, options), key=lambda one: one.stage)
     parameters = tuple(one.with_observations(y, weight) for one in in_order)
-    setup = Setup(
+    setup = row_update.Setup(
         small,
         columns,
         orders=orders_of(columns),
@@ -93,19 +72,19 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
         by_row=problem.of_entries or by_row_of(problem, values=stored, executor=executor),
         squares=float(np.einsum("bl,bl->", y, y)) if stored else None,
     )
-    rows = rows_at_prior(small)
+    rows = cp_rows.rows_at_prior(small)
     n_rows = len(rows.good)
-    refresh_rows(rows, 0, n_rows, executor)
-    prior = first_prior(small, rows)
+    cp_rows.refresh_rows(rows, 0, n_rows, executor)
+    prior = cp_rows.first_prior(small, rows)
     if small.start is not None:
         rows.mean[:] = small.start
     if small.fixed is not None:
-        fix_rows(rows, small)
-        refresh_rows(rows, 0, n_rows, executor)
+        cp_rows.fix_rows(rows, small)
+        cp_rows.refresh_rows(rows, 0, n_rows, executor)
         if small.start is not None:
             rows.mean[:] = np.where(small.rows_of_fixed[:, None], rows.mean, small.start)
     P, Q, C = rows.cov.shape[1], small.rank, setup.orders.n_clamped
-    sums = MeanFieldSums(
+    sums = row_update.MeanFieldSums(
         setup,
         sites=as_observed(problem, setup.augmentation, setup.parameters),
         numbers=np.ones((n_rows, P + Q + 1 if C else P)),
@@ -114,9 +93,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     )
     laws = tuple(one.first_law(len(problem.entries.permutation)) for one in setup.parameters)
     state = MeanFieldState(rows, prior, laws, sums, 0)
-    refresh_numbers(0, n_rows, state, executor)
+    row_update.refresh_numbers(0, n_rows, state, executor)
     if C:
-        state = state.put(square=first_square(state, problem, executor))
+        state = state.put(square=row_update.first_square(state, problem, executor))
     state = _with_latent(state, problem, executor)
     return _with_sites(state, problem, executor) if setup.augmentation.weighted else state
 
@@ -146,7 +125,7 @@ def _with_sites(
         square = old.square + (state.f - old.f) * (state.f + old.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     elif augmentation.weighted:
-        square = latent_squares(problem, all_second_moments(state), executor, state.f)
+        square = latent_squares(problem, row_update.all_second_moments(state), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
@@ -157,12 +136,12 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     setup, annealed = state.setup, state.sweeps < options.anneal
     old = state.rows.mean.copy() if setup.on_scratch else state.f
     if not annealed:
-        state = state._replace(hyper=update_prior(state.hyper, setup.small, state.rows))
+        state = state._replace(hyper=cp_rows.update_prior(state.hyper, setup.small, state.rows))
     modes = [k for k in range(len(problem.shape)) if not problem.is_fixed(k)]
     for k in modes:
         own = state.rows.mean[setup.by_row.chunks[k][0] : setup.by_row.chunks[k][-1]]
         before = (k, own.copy(), state.f) if setup.augmentation.matched else None
-        state = update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
+        state = row_update.update_mode(k, state, options.anneal_power if annealed else 1.0, problem, executor)
         state = _with_sites(state, problem, executor, before, more=k != modes[-1])
         state = _with_precision(k, state, problem)
     if not setup.auxiliary or setup.augmentation.weighted:
@@ -188,14 +167,14 @@ def _report(
     # are then taken for the next sweep
     setup, own, laws = state.setup, state.own, state.parameters
     if setup.on_scratch:
-        seconds, means = (one.made(executor) for one in sources(0, state))
+        seconds, means = (one.made(executor) for one in row_update.sources(0, state))
         sums = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
-        known = (setup.columns, setup.by_row, sums, shared_arguments(setup.parameters, laws)[0])
+        known = (setup.columns.groups, setup.by_row, sums, shared_arguments(setup.parameters, laws)[0])
         return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)
     each = setup.auxiliary or any(one.uneven for one in setup.parameters)
     of_all = problem.entries.y, shared_arguments(setup.parameters, laws)[0]
     y, theta = kernel_arguments(setup.parameters, laws, problem) if each else of_all
-    score = train_score(problem, state.f, theta, y, partial(mix_densities, setup.parameters, laws))
+    score = cp_rows.train_score(problem, state.f, theta, y, partial(mix_densities, setup.parameters, laws))
     return state, (relative_change(state.f, old, problem.power), score)
 
 
@@ -262,7 +241,7 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
     setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
     if i < 0 or not setup.parameters[i].uneven:
         return state
-    power, second = problem.weights, latent_squares(problem, all_second_moments(state), executor)
+    power, second = problem.weights, latent_squares(problem, row_update.all_second_moments(state), executor)
     target, spread = problem.entries.y, np.zeros((1, 1))
     if setup.auxiliary:
         used = sites.weight > 0.0
@@ -278,7 +257,8 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
 
 def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
     """The evidence lower bound: what the entries say in expectation, minus the divergences of rows and parameters."""
-    bound, sites, setup = rows_bound(state.hyper, state.rows, problem.shape, executor), state.own.sites, state.setup
+    sites, setup = state.own.sites, state.setup
+    bound = cp_rows.rows_bound(state.hyper, state.rows, problem.shape, executor)
     # with a learned precision, whose law is optimal given the rest, entries and precision together give the log
     # normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables
     if setup.noise >= 0:
@@ -298,9 +278,9 @@ def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     axes = [None if own is None else small.prior.axis(k) for k, own in enumerate(prior.marginals)]
     for of, first in zip(axes, small.entries.offsets.tolist(), strict=False):
         if of is not None:
-            natural_again(of, first, state.rows)
-    sites = sites_by_mode(axes, prior.marginals)
-    rows = with_unseen_rows(state.rows, small, prior.now, prior.marginals)
+            cp_rows.natural_again(of, first, state.rows)
+    sites = cp_rows.sites_by_mode(axes, prior.marginals)
+    rows = cp_rows.with_unseen_rows(state.rows, small, prior.now, prior.marginals)
     return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **theta)
 
 
@@ -321,7 +301,7 @@ def hold_back(
     mine = state.rows.mean[first : first + len(farthest)]
     mine[:] = means + (FARTHEST / farthest)[:, None] * (mine - means)
     packed_products(first, first + len(farthest), state.rows.Lam, state.rows.mean, state.rows.eta)
-    refresh_numbers(first, first + len(farthest), state, executor)
+    row_update.refresh_numbers(first, first + len(farthest), state, executor)
     return True
 
 

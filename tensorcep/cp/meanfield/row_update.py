@@ -15,19 +15,11 @@ import numpy as np
 
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.meanfield.sites import ExpectedSites
-from tensorcep.cp.model.columns import FreeColumns, Orders, order_of
+from tensorcep.cp.model import rows as cp_rows
+from tensorcep.cp.model.columns import FreeColumns, Orders
 from tensorcep.cp.model.entries import EntriesByRow, room_for_products, sum_chunks, sum_products
 from tensorcep.cp.model.memmap import sum_rows, value_offset
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import (
-    DIVERGENCES,
-    PriorFactor,
-    RowSource,
-    RowState,
-    refresh_rows,
-    rows_together,
-    times_in_sum,
-)
 from tensorcep.kernels.rows import row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Augmentation
@@ -80,8 +72,8 @@ class MeanFieldSums(NamedTuple):
 class MeanFieldState(NamedTuple):
     """Between two sweeps; rows have the free columns alone, Q of them, and `parameters` are laws."""
 
-    rows: RowState
-    hyper: PriorFactor
+    rows: cp_rows.RowState
+    hyper: cp_rows.PriorFactor
     parameters: tuple[Any, ...]
     own: MeanFieldSums
     sweeps: int
@@ -171,7 +163,7 @@ def update_parts(
     sum_products(mine.start, mine.stop, by_row, weight, seconds, sum_Z2, scratch)
     sum_products(mine.start, mine.stop, by_row, target, means, sum_yz, scratch)
     update_natural(own, sum_Z2[mine], sum_yz[mine], Lam, eta)
-    rows = RowState(Lam, eta, mean[mine], cov[mine], good[mine])
+    rows = cp_rows.RowState(Lam, eta, mean[mine], cov[mine], good[mine])
     row_moments(0, b - a, *rows)
     row_divergences(0, b - a, rows, own.Lam, own.mean, divergence[mine])
 
@@ -184,7 +176,7 @@ ROW_UPDATES = Pass(
     lines=("update.Lam", "update.eta", "update.mean"),
     gives=("mean", "cov", "sum_Z2", "sum_yz", "good", "divergence"),
     also=(
-        DIVERGENCES,
+        cp_rows.DIVERGENCES,
         {"rows.mean": "mean", "prior_Lam": "update.Lam", "prior_mean": "update.mean", "out": "divergence"},
     ),
 )
@@ -206,12 +198,12 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     rest = own.square - _square_of_rows(mine, before, own) if n_clamped else 0.0
     if series is not None:
         linear = linear_sums(own.sum_Z2[mine], own.sum_yz[mine], Q, n_clamped)
-        marginals = rows_together(series.links, own.sum_Z2[mine, :P], linear, first, rows, precision)
+        marginals = cp_rows.rows_together(series.links, own.sum_Z2[mine, :P], linear, first, rows, precision)
         state = state._replace(hyper=prior.with_rows(k, marginals))
     else:
         update_natural(update, own.sum_Z2[mine], own.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
         if not at_once:
-            refresh_rows(rows, first, last, executor)
+            cp_rows.refresh_rows(rows, first, last, executor)
     refresh_numbers(first, last, state, executor)
     square = rest + _square_of_rows(mine, rows.mean[mine], own)
     return state.put(square=square, first_summed=own.first_summed and k != 0)
@@ -238,25 +230,24 @@ def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Pro
     executor.run(work, 0, len(chunks) - 1, *record, np.empty(len(rows.good)), scratch=scratch)
 
 
-def sources(k: int, state: MeanFieldState) -> tuple[RowSource, RowSource]:
+def sources(k: int, state: MeanFieldState) -> tuple[cp_rows.RowSource, cp_rows.RowSource]:
     """What the sums of mode k take of the rows of the other modes, for the elements of z z' and of z."""
-    orders, mean, K = state.setup.orders, state.rows.mean, len(state.setup.small.shape)
+    orders, mean = state.setup.orders, state.rows.mean
     if not orders.n_clamped:
-        return _numbers(state), RowSource("means", mean, {"mean": mean})
-    products, means = (order_of(k, order, K) for order in (orders.products, orders.means))
-    return _numbers(state, products), _numbers(state, means)
+        return _numbers(state), cp_rows.RowSource("means", mean, {"mean": mean})
+    return _numbers(state, orders.products[k]), _numbers(state, orders.means[k])
 
 
-def all_second_moments(state: MeanFieldState) -> RowSource:
+def all_second_moments(state: MeanFieldState) -> cp_rows.RowSource:
     """Packed second moments of all columns of the rows."""
     orders = state.setup.orders
     return _numbers(state, tuple(orders.second) if orders.n_clamped else None)
 
 
-def _numbers(state: MeanFieldState, order: Any = None) -> RowSource:
+def _numbers(state: MeanFieldState, order: Any = None) -> cp_rows.RowSource:
     rows = state.rows
     first, of = state.setup.small.entries.offsets, {"mean": rows.mean, "cov": rows.cov}
-    return RowSource("numbers", state.own.numbers, of, numbers_of, order, first)
+    return cp_rows.RowSource("numbers", state.own.numbers, of, numbers_of, order, first)
 
 
 def numbers_of(first: int, last: int, mean: np.ndarray, cov: np.ndarray, numbers: np.ndarray) -> None:
@@ -275,7 +266,7 @@ def _square_of_rows(mine: slice, mean: np.ndarray, own: MeanFieldSums) -> float:
     """E[sum of f^2] over the entries but for c^2, from the sums of the rows and their means (n, Q)."""
     sum_Z2, Q, n_clamped = own.sum_Z2[mine], mean.shape[1], own.setup.orders.n_clamped
     P = Q * (Q + 1) // 2
-    square = np.einsum("ip,ip->p", own.numbers[mine, :P], sum_Z2[:, :P]) @ times_in_sum(Q)
+    square = np.einsum("ip,ip->p", own.numbers[mine, :P], sum_Z2[:, :P]) @ cp_rows.times_in_sum(Q)
     return float(square + 2.0 * np.einsum("iq,iq->", mean, offsets_of(sum_Z2, Q, n_clamped)) if n_clamped else square)
 
 
@@ -284,7 +275,7 @@ def first_square(state: MeanFieldState, problem: Problem, executor: Executor) ->
     setup, orders = state.setup, state.setup.orders
     chunks, ones, sums = setup.by_row.chunks[0], problem.weights.ravel(), []
     for order in (orders.products, orders.squares):
-        source = _numbers(state, order_of(0, order, len(problem.shape))).made(executor)
+        source = _numbers(state, order[0]).made(executor)
         out, scratch = np.zeros((len(source), source.shape[1])), np.empty(source.shape[1])
         if setup.on_scratch:
             sum_rows(chunks, setup.by_row, value_offset(problem.likelihood), ((False, source, out),), executor)
@@ -292,5 +283,5 @@ def first_square(state: MeanFieldState, problem: Problem, executor: Executor) ->
             sum_products(chunks[0], chunks[-1], setup.by_row, ones, source, out, scratch)
         sums.append(out)
     mine = slice(chunks[0], chunks[-1])
-    clamped = float((sums[1] @ times_in_sum(orders.n_clamped)).sum())
+    clamped = float((sums[1] @ cp_rows.times_in_sum(orders.n_clamped)).sum())
     return _square_of_rows(mine, state.rows.mean[mine], state.own._replace(sum_Z2=sums[0])) + clamped

@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Pass
-from tensorcep.cp.model.columns import Places, encode_columns
+from tensorcep.cp.model.columns import Places, encode_columns, packed_pairs
 from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.lanes import moments
 from tensorcep.kernels.rows import gather, scatter_add
@@ -209,7 +209,7 @@ def product_slots(free: np.ndarray | None, K: int, places_of_modes: Callable[[in
     for k, clamped in enumerate(columns.clamped_index):
         elements = ProductSlots(
             z=columns.free_index[k],
-            Z2=columns.products(k),
+            Z2=packed_pairs(columns.free_index[k]),
             offset=clamped,
             cross=columns.cross(k).reshape(-1, 2),
             square=np.stack(np.meshgrid(clamped, clamped, indexing="ij"), axis=-1).reshape(-1, 2),

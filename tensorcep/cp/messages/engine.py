@@ -14,25 +14,12 @@ from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.loop import Sweep
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import SCALING, ProductSlots, add_sums
+from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import all_covariances, all_means, free_problem, posterior_of_rows
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import (
-    RowState,
-    coupled_moments,
-    fix_rows,
-    initial_prior,
-    natural_again,
-    refresh_rows,
-    rows_at_prior,
-    rows_together,
-    sites_by_mode,
-    train_score,
-    with_seen_rows,
-    with_unseen_rows,
-)
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import CEP, Laplace, bytes_of_cavities
 from tensorcep.kernels.lanes import work_array
@@ -178,7 +165,7 @@ class Exchange(NamedTuple):
 class MessageState(NamedTuple):
     """Between two sweeps; `parameters` are laws. With clamped columns all is of the free ones."""
 
-    rows: RowState
+    rows: cp_rows.RowState
     hyper: MessagePrior
     parameters: tuple[Any, ...]
     own: Exchange
@@ -223,8 +210,8 @@ def first_state(
     # `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
     # 1 / mean(y^2); unless `stored`, no messages are kept at all; `slots` gives those of the kernel's work array, and
     # `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities
-    in_free = with_seen_rows(free_problem(problem))
-    sums, rows = problem.of_entries or empty_sums(in_free), rows_at_prior(in_free)
+    in_free = cp_rows.with_seen_rows(free_problem(problem))
+    sums, rows = problem.of_entries or empty_sums(in_free), cp_rows.rows_at_prior(in_free)
     messages, to_noise = first_messages(in_free, precision, noise_message, dtype, stored, executor)
     (n_blocks, K, _), R = in_free.entries.rows.shape, in_free.rank
     keeps = keeps_cavities and not executor.keeps_state and bytes_of_cavities(LANES * n_blocks, K, R)
@@ -232,9 +219,9 @@ def first_state(
         rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
     if in_free.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), in_free.start)
-    fix_rows(rows, in_free)
+    cp_rows.fix_rows(rows, in_free)
     unsend(messages, in_free)
-    refresh_rows(rows, 0, len(rows.good), executor)
+    cp_rows.refresh_rows(rows, 0, len(rows.good), executor)
     parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
     laws, modes = tuple(one.first_law(n) for one in parameters), (None,) * K
     widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
@@ -252,7 +239,7 @@ def first_state(
     )
     return MessageState(
         rows=rows,
-        hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
+        hyper=MessagePrior(cp_rows.initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
         parameters=with_noise_messages(parameters, laws, *to_noise),
         own=exchange,
         sweeps=0,
@@ -281,8 +268,8 @@ def resume(state: MessageState, problem: Problem, executor: Executor) -> Message
 def finish(state: MessageState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
     prior, learned = state.hyper, results(state.own.parameters, state.parameters)
-    rows = with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
-    sites = sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
+    rows = cp_rows.with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
+    sites = cp_rows.sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
     return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **learned)
 
 
@@ -348,7 +335,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
         return state, 0
     state.own.cavities.fresh[:] = 0.0
     small, step = problem._replace(prior=prior), state.own.pace.step
-    coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
+    coupled = [cp_rows.coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
     moments = base.moments_per_mode(rows.mean, rows.cov, now.seen, shape)
     modes, posterior = prior.update(now.modes, *moments, coupled, step)
     new = base.conditional_of_modes(modes, now.seen)
@@ -372,7 +359,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
             rows.Lam[own] -= base.of_mode(now.Lam, k, shape)
             rows.eta[own] -= base.of_mode(now.eta, k, shape)
             state = with_joint_rows(state, k, own)
-    refresh_rows(rows, 0, len(rows.eta), executor)
+    cp_rows.refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(hyper=state.hyper._replace(max_variance=MAX_VARIANCE_RATIO * widest))
     return state, shrink(state, problem, 0, len(rows.eta), executor)
@@ -385,8 +372,8 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
     Lam, eta = rows.Lam[own].copy(), rows.eta[own].copy()
     rows.Lam[own] += prior.Lam[own]
     rows.eta[own] += prior.eta[own]
-    marginals = rows_together(joint, Lam, eta, own.start, rows)
-    natural_again(joint.of, own.start, rows)
+    marginals = cp_rows.rows_together(joint, Lam, eta, own.start, rows)
+    cp_rows.natural_again(joint.of, own.start, rows)
     place, told, at = own.start + joint.of.place, Lam[joint.of.place], diagonal(eta.shape[1])
     if marginals.apart:  # what the others say of each column by itself: no more of a row's messages can be taken off
         mean, said = rows.mean[place], rows.Lam[place][:, at] - told[:, at]
@@ -456,7 +443,7 @@ def sweep(
         noise_precision=theta if gaussian else np.nan,
         skipped=skipped,
         shrunk=shrunk,
-        train_score=train_score(problem, state.f, each, y),
+        train_score=cp_rows.train_score(problem, state.f, each, y),
     )
     if options.damping == "adaptive":
         state = state.put(pace=adapted(state.own.pace, change, skipped))
@@ -480,7 +467,7 @@ def _updated(
         executor.run(add_sums, own.start, own.stop, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
         if together:
             state = with_joint_rows(state, k, own)
-    refresh_rows(rows, starts[modes[0]], starts[modes[1]], executor)
+    cp_rows.refresh_rows(rows, starts[modes[0]], starts[modes[1]], executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
     a, b = sums.noise.sum(axis=0).tolist()

@@ -11,7 +11,6 @@ import numpy as np
 from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, read_ahead, room_of
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
-from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import (
     Entries,
     EntriesByRow,
@@ -36,9 +35,9 @@ class StoredTargets(NamedTuple):
     value: np.ndarray
     shift: float
 
-    def at(self, first: int, last: int) -> np.ndarray:
-        """The values first:last, float64."""
-        part = self.value[first:last]
+    def at(self, place: slice) -> np.ndarray:
+        """The values at these places, float64."""
+        part = self.value[place]
         return part if part.dtype == np.float64 else np.subtract(part, self.shift, dtype=np.float64)
 
 
@@ -47,13 +46,19 @@ def value_offset(likelihood: Likelihood) -> float:
     return -float(likelihood.check_y(np.zeros(1))[0])
 
 
-def row_pieces(start: np.ndarray, first: int, last: int, offset: int = 0, align: int = 1) -> Iterator[tuple[int, int]]:
-    """Cuts of the rows first:last, at multiples of `align` from `offset`, with about READ entries between them."""
-    a = first
+def row_pieces(
+    start: np.ndarray, first: int, last: int, lists: Sequence[np.ndarray], offset: int = 0, align: int = 1
+) -> Iterator[tuple[int, int, slice]]:
+    """Cuts of the rows first:last, at multiples of `align` from `offset`, and places of about READ entries between."""
+    # what comes next of the lists is read ahead
+    a, end = first, int(start[offset + last])
     while a < last:
         b = int(np.searchsorted(start, start[offset + a] + READ, side="right")) - 1 - offset
         b = min(last, max(a + align, b // align * align))
-        yield a, b
+        at = slice(int(start[offset + a]), int(start[offset + b]))
+        for part in lists:
+            read_ahead(part, at.stop, min(at.stop + READ, end))
+        yield a, b, at
         a = b
 
 
@@ -64,30 +69,20 @@ def in_pieces(kernel: Callable[..., None], first: int, last: int, offset: int, *
         kernel(first, last, offset, *record)
         return
     start, _, others = lists
-    for a, b in row_pieces(start, first, last, offset, align):
-        begin, end = int(start[offset + a]), int(start[offset + b])
-        read_ahead(others, end, min(end + READ, int(start[offset + last])))
-        read_ahead(entries.value, end, min(end + READ, int(start[offset + last])))
-        kernel(a, b, offset, lists, source, columns, (begin, np.zeros(0), entries.at(begin, end)), *rest)
+    for a, b, at in row_pieces(start, first, last, (others, entries.value), offset, align):
+        kernel(a, b, offset, lists, source, columns, (at.start, np.zeros(0), entries.at(at)), *rest)
 
 
 def sum_stored(
     first: int, last: int, chunks: np.ndarray, by_row: EntriesByRow, sums: Any, shift: float, scratch: np.ndarray
 ) -> None:
     """As `sum_chunks` of `tensorcep.cp.model.entries`, of lists on scratch; weight None is 1, True is y."""
-    start = by_row.start
-    for a, b in row_pieces(start, int(chunks[first]), int(chunks[last])):
-        begin, end = int(start[a]), int(start[b])
-        read_ahead(by_row.others, end, min(end + READ, int(start[chunks[last]])))
-        read_ahead(by_row.value, end, min(end + READ, int(start[chunks[last]])))
-        piece = by_row._replace(
-            start=start[a : b + 1] - begin,
-            entry=np.arange(end - begin, dtype=np.int32),
-            value=np.zeros(0),
-            others=by_row.others[begin:end],
-        )
+    start, lists, values = by_row.start, (by_row.others, by_row.value), StoredTargets(by_row.value, shift)
+    for a, b, at in row_pieces(start, int(chunks[first]), int(chunks[last]), lists):
+        n, others = at.stop - at.start, by_row.others[at]
+        piece = by_row._replace(start=start[a : b + 1] - at.start, entry=np.arange(n, dtype=np.int32), others=others)
         for of_values, source, out in sums:
-            weight = StoredTargets(by_row.value, shift).at(begin, end) if of_values else np.ones(end - begin)
+            weight = values.at(at) if of_values else np.ones(n)
             sum_products(0, b - a, piece, weight, source, out[a:b], scratch)
 
 
@@ -286,13 +281,7 @@ def sum_rows(cuts: np.ndarray, by_row: EntriesByRow, shift: float, sums: tuple[A
 
 
 def change_and_score(
-    means: Any,
-    columns: FreeColumns,
-    by_row: EntriesByRow,
-    sums: Any,
-    theta: float,
-    problem: Problem,
-    executor: Executor,
+    means: Any, groups: np.ndarray, by_row: EntriesByRow, sums: Any, theta: float, problem: Problem, executor: Executor
 ) -> tuple[float, float]:
     """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones."""
     # `means` are those of the rows after a sweep and before it; takes the `sums` of the first mode
@@ -311,10 +300,10 @@ def change_and_score(
         rows = np.ascontiguousarray(packed.reshape(-1, LANES, packed.shape[1]).transpose(0, 2, 1))
         for part in (by_row.others, by_row.value):
             read_ahead(part, last, min(n, last + BLOCKS * LANES))
-        new, old = (_latent(rows, mean, columns, last - first, executor) for mean in means)
+        new, old = (_latent(rows, mean, groups, last - first, executor) for mean in means)
         size.add(new**2)
         moved.add((new - old) ** 2)
-        y, f = StoredTargets(by_row.value, shift).at(first, last), new[: last - first]
+        y, f = StoredTargets(by_row.value, shift).at(slice(first, last)), new[: last - first]
         value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
         problem.likelihood.loglik(np.ascontiguousarray(y), f, np.full_like(f, theta), value, d1, d2)
         score.add(value)
@@ -327,10 +316,10 @@ def change_and_score(
     return change_of_sums(moved.sum, size.sum, n_blocks * LANES), score.sum / n
 
 
-def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:
+def _latent(rows: np.ndarray, mean: np.ndarray, groups: np.ndarray, n: int, executor: Executor) -> np.ndarray:
     """Latent values of n entries at row means (n_rows, Q), and 0 up to a whole block."""
     f = np.empty((len(rows), LANES))
-    executor.run(latent_means, 0, len(f), rows, mean, columns.groups, f)
+    executor.run(latent_means, 0, len(f), rows, mean, groups, f)
     flat = f.ravel()
     flat[n:] = 0.0
     return flat
