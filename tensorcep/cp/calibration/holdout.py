@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
+from tensorcep.cp.model.parameters import mix_densities
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.cp.posterior.belief import Draws
@@ -218,38 +219,6 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     )
 
 
-def update_held_out(
-    held: HeldOut,
-    sweep: int,
-    burn_in: int,
-    factors: np.ndarray,
-    given: Given,
-    likelihood: Likelihood,
-    uneven: HeldNoise = EVEN_NOISE,
-    mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
-) -> HeldOut:
-    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R)."""
-    # ``mixed(log_density)`` gives log densities (C, n) by those of the kernels
-    f = np.empty_like(held.mean)
-    latent_of_draws(factors, held.rows, f)
-    f += held.known
-    share = 1.0 / min(sweep + 1, WINDOW)
-    mean = held.mean + share * (f - held.mean)
-    spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
-    factor, now = held.factor + share * (uneven.factor - held.factor), uneven.factor
-    unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
-    telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
-    telling /= telling.sum(axis=1, keepdims=True)
-    of_mean = np.sum(telling * now * (held.y - mean) ** 2, axis=1)
-    noise = np.maximum(2.0 * of_mean - np.sum(telling * now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
-    density = held.log_density
-    if sweep >= burn_in // 2:
-        density = np.logaddexp(density, mixed(log_likelihoods(likelihood, *given, f, uneven.shape)))
-    share = share if uneven.shape is None else 0.0  # told in another way: `ScaleMixture.follow`
-    noise = held.noise + share * (noise - held.noise)
-    return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
-
-
 def log_likelihoods(
     likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
 ) -> np.ndarray:
@@ -279,16 +248,28 @@ def learn_from_held(
     held: HeldOut, now: ChainsDrawn, given: Given, problem: Problem, options: Any, told_noise: bool
 ) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
     """The estimates after a sweep, and draws of parameters where these entries tell them (`told_noise`: the noise)."""
-    C, parameters = len(now.rows), now.parameters
-
-    def mixed(log_density: np.ndarray) -> np.ndarray:
-        for c, i in np.ndindex(C, len(parameters)):
-            log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
-        return log_density
-
+    parameters, f = now.parameters, np.empty_like(held.mean)
     differs = not now.even and any(one.uneven for one in parameters)
     uneven = noise_at(parameters, now.draws, held.place) if differs else EVEN_NOISE
-    held = update_held_out(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
+    latent_of_draws(now.rows, held.rows, f)
+    f += held.known
+    share, precise = 1.0 / min(now.sweep + 1, WINDOW), uneven.factor
+    mean = held.mean + share * (f - held.mean)
+    spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
+    factor = held.factor + share * (precise - held.factor)
+    unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
+    telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
+    telling /= telling.sum(axis=1, keepdims=True)
+    of_mean = np.sum(telling * precise * (held.y - mean) ** 2, axis=1)
+    noise = np.maximum(2.0 * of_mean - np.sum(telling * precise * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
+    density = held.log_density
+    if now.sweep >= options.burn_in // 2:
+        each = log_likelihoods(problem.likelihood, *given, f, uneven.shape)
+        pairs = zip(now.draws, each, strict=True)
+        density = np.logaddexp(density, [mix_densities(parameters, draws, held.y, own) for draws, own in pairs])
+    share = share if uneven.shape is None else 0.0  # told in another way: `ScaleMixture.follow`
+    noise = held.noise + share * (noise - held.noise)
+    held = held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
     if not told_noise or now.even or now.sweep % EVERY:
         return held, now.draws
     noise, every = held.noise.copy(), []

@@ -32,7 +32,7 @@ from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.random import RandomStream
 from tensorcep.cp.calibration import holdout
-from tensorcep.cp.calibration.null_model import calibrated, with_constant
+from tensorcep.cp.calibration.null_model import can_shrink, shrink, with_constant
 from tensorcep.cp.gibbs import chains
 from tensorcep.cp.gibbs.chains import GibbsState, RowFit, draw_factors
 from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
@@ -225,9 +225,20 @@ def with_weights(
     state: GibbsState, problem: Problem, options: Any, beside: Sequence[holdout.Beside] = (), before: Any = 0.0
 ) -> GibbsState:
     """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
-    held: Any = state.held  # `before` is what fits beside count unless entries left out say otherwise
+    # `before` is what fits beside count unless entries left out say otherwise
+    held: Any = state.held
     shapes = holdout.noise_at(state.setup.parameters, state.parameters, held.place).shape
-    held, law = calibrated(held, problem, options, beside, before, shapes, state.own.told_noise)
+    held = holdout.weigh_chains(held, options, beside, before)
+    if state.own.told_noise and shapes is not None:
+        held = held._replace(noise_ratio=holdout.ratio_of_student(held, shapes, beside))
+    even = problem.uneven is None
+    if problem.likelihood.censored:
+        told = held.beside.any() and even
+        ratio = holdout.ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
+        held = held._replace(noise_ratio=ratio)
+    if options.weights == "stacked" and can_shrink(problem.likelihood):
+        held = shrink(held, problem)
+    law = holdout.noise_law_of(held) if state.own.told_noise and even else None
     return state.of_chains(held.alive).put(held=held, noise_law=law)
 
 
