@@ -135,17 +135,20 @@ class Standing(NamedTuple):
             found = found._replace(spread=(before * self.spread + float(apart.sum())) / (before + len(values)))
         if likelihood.learns_dispersion:
             found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean, extent))
-        gain = None
-        if predicted is not None and self.seen:
-            gain = self._gain(likelihood, values, predicted, extent, found.spread)
-        if gain is None:
+        if predicted is None or not self.seen:
             return found
-        left = min(1.0, RECENT / (self.n + len(values)))
-        sums = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain))
-        n, total, square = (left * (old + float(new)) for old, new in sums)
-        found = found._replace(n=n, gain=total, square=square)
-        if predicted is not None:
-            found = found._replace(score=left * (self.score + float(np.fmax(predicted.score, LEAST_SCORE).sum())))
+        if is_judged_by_score(likelihood):
+            gain = np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST)
+        else:  # squares, in units of those of the constant: of these values, or, where they are few, of all so far
+            apart = (values - self.mean) ** 2
+            unit = float(apart.mean()) if len(values) >= THRESHOLDS.fewest_in_stream else found.spread
+            if not unit > 0.0:  # the constant leaves nothing to gain
+                return found
+            gain = (apart - (values - predicted.mean) ** 2) / unit
+        left, score = min(1.0, RECENT / (self.n + len(values))), np.fmax(predicted.score, LEAST_SCORE)
+        pairs = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain), (self.score, score.sum()))
+        n, total, square, summed = (left * (old + float(new)) for old, new in pairs)
+        found = found._replace(n=n, gain=total, square=square, score=summed)
         if likelihood.observes != "labels":
             return found
         before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
@@ -181,17 +184,6 @@ class Standing(NamedTuple):
             return _log_mass(likelihood, values, max(self.mean, 0.5 / self.seen), float(r), extent)
         spread = max(self.spread, LEAST_SPREAD)
         return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (values - self.mean) ** 2 / spread))
-
-    def _gain(
-        self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None, unit: float
-    ) -> np.ndarray | None:
-        """What each prediction gained (n,); None where the constant leaves nothing to gain."""
-        # squares are in units of those of the constant: of these values, or, where they are few, in this one
-        if is_judged_by_score(likelihood):
-            return np.asarray(np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST))
-        apart = (values - self.mean) ** 2
-        unit = float(apart.mean()) if len(values) >= THRESHOLDS.fewest_in_stream else unit
-        return (apart - (values - predicted.mean) ** 2) / unit if unit > 0.0 else None
 
     @property
     def is_doubtful(self) -> bool:

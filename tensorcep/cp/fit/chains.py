@@ -270,7 +270,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
     draws = with_constant(parts[0]._replace(**fields), held, whole.free, whole.prior)
-    return sampled._replace(posterior=with_factors(draws, state.noise_law))
+    return sampled._replace(posterior=with_factors(draws, state.own.noise_law))
 
 
 def _draws_of(

@@ -112,11 +112,6 @@ class GibbsState(NamedTuple):
         return self.own.held
 
     @property
-    def noise_law(self) -> NoiseLaw | None:
-        """After the burn-in, how new observations differ from normal ones."""
-        return self.own.noise_law
-
-    @property
     def theta(self) -> np.ndarray:
         """The numbers of all parameters, (C, m)."""
         return np.array([concatenated([own.theta for own in draws]) for draws in self.parameters])

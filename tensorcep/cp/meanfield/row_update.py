@@ -199,7 +199,8 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
     if series is not None:
         linear = linear_sums(own.sum_Z2[mine], own.sum_yz[mine], Q, n_clamped)
         marginals = cp_rows.rows_together(series.links, own.sum_Z2[mine, :P], linear, first, rows, precision)
-        state = state._replace(hyper=prior.with_rows(k, marginals))
+        every = (*prior.marginals[:k], marginals, *prior.marginals[k + 1 :])
+        state = state._replace(hyper=prior._replace(marginals=every))
     else:
         update_natural(update, own.sum_Z2[mine], own.sum_yz[mine], rows.Lam[mine], rows.eta[mine])
         if not at_once:

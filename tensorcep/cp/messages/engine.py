@@ -172,11 +172,6 @@ class MessageState(NamedTuple):
     sweeps: int
 
     @property
-    def messages(self) -> Messages:
-        """What the entries send."""
-        return self.own.messages
-
-    @property
     def f(self) -> np.ndarray:
         """Latent values of the entries, (n_blocks, LANES)."""
         return self.own.f
@@ -256,8 +251,7 @@ def with_noise_messages(
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
-    mean = mean if problem.free is None else all_means(mean, problem.free, problem.shape)
-    return latent_of_entries(problem.entries, mean, executor)
+    return latent_of_entries(problem.entries, all_means(mean, problem.free, problem.shape), executor)
 
 
 def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
@@ -389,7 +383,7 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
 #
 # A method is told apart by its compiled kernel, which goes over chunks of entries, computes new messages to the rows of
 # some modes and leaves their sums per row in `state.sums`. Two safeguards follow: rows stay Gaussians (`shrink`), and
-# adaptive damping settles (`adapted`).
+# adaptive damping settles.
 
 # Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
 # may not grow again beyond a little less than it was, so that it settles.
@@ -424,7 +418,7 @@ def sweep(
         executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
         own.cavities.fresh[:] = 1.0  # the moments of all modes have been read; now the rows of these change
         own.cavities.fresh[modes[0] : modes[1]] = 0.0
-        unsend(state.messages, problem)
+        unsend(own.messages, problem)
         state = _updated(state, problem, modes, starts, 1.0 if given is None else step, executor)
         skipped += int(state.own.sums.skipped.sum())
         shrunk += shrink(state, problem, starts[modes[0]], starts[modes[1]], executor)
@@ -433,7 +427,7 @@ def sweep(
         shrunk += more
     state = _with_laws(state, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
-    mean = state.rows.mean if problem.free is None else all_means(state.rows.mean, problem.free, problem.shape)
+    mean = all_means(state.rows.mean, problem.free, problem.shape)
     change = move_latent(state.own.f, problem.entries, mean, executor, problem.power) / step
     theta, cuts = shared_arguments(parameters, state.parameters)
     of_all = not by_row and not len(cuts)
@@ -446,7 +440,11 @@ def sweep(
         train_score=cp_rows.train_score(problem, state.f, each, y),
     )
     if options.damping == "adaptive":
-        state = state.put(pace=adapted(state.own.pace, change, skipped))
+        pace = state.own.pace
+        step, ceiling = min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling
+        if change > pace.change or skipped > 0:
+            step, ceiling = (max(STEP_MIN, pace.step * share) for share in (STEP_SHRINK, CEILING_SHRINK))
+        state = state.put(pace=Pace(step, ceiling, change))
     return state._replace(sweeps=state.sweeps + 1), info
 
 
@@ -477,11 +475,11 @@ def _updated(
 
 def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
     """Move the laws that latent values tell, as far as the messages move."""
-    parameters, entries, (mean, cov) = state.own.parameters, problem.entries, (state.rows.mean, state.rows.cov)
+    parameters, entries, free = state.own.parameters, problem.entries, problem.free
     if not any(one.by_latent for one in parameters):
         return state
-    if problem.free is not None:
-        mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
+    mean = all_means(state.rows.mean, free, problem.shape)
+    cov = all_covariances(state.rows.cov, free, problem.shape)
     stats = EntryStats(
         y=entries.y,
         used=entries.weight,
@@ -494,11 +492,3 @@ def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> Mes
     pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
     laws = tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
     return state._replace(parameters=laws)
-
-
-def adapted(pace: Pace, change: float, skipped: int) -> Pace:
-    """The pace after a sweep with this change, under adaptive damping."""
-    if change > pace.change or skipped > 0:
-        step, ceiling = pace.step * STEP_SHRINK, pace.step * CEILING_SHRINK
-        return Pace(max(STEP_MIN, step), max(STEP_MIN, ceiling), change)
-    return Pace(min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling, change)

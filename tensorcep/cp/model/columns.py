@@ -231,8 +231,10 @@ def _submatrices(full: np.ndarray, index: np.ndarray) -> np.ndarray:
     return part
 
 
-def all_means(mean: np.ndarray, free: np.ndarray, shape: Sequence[int], clamped: float = 1.0) -> np.ndarray:
-    """Row means, or other lines (n_rows, R), of all columns from those of the free ones."""
+def all_means(mean: np.ndarray, free: np.ndarray | None, shape: Sequence[int], clamped: float = 1.0) -> np.ndarray:
+    """Row means, or other lines (n_rows, R), of all columns from those of the free ones (None: all)."""
+    if free is None:
+        return mean
     full, first = np.full((len(mean), free.shape[1]), clamped), offsets(shape)
     for k, row in enumerate(free):
         full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
@@ -263,8 +265,10 @@ def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None,
     return Posterior(shape, R, Lam, eta, seen=seen, mode_prior=modes, **learned)
 
 
-def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def all_covariances(cov: np.ndarray, free: np.ndarray | None, shape: Sequence[int]) -> np.ndarray:
     """Packed covariances (n_rows, P), or precisions, of all columns from those of the free ones; of the others 0."""
+    if free is None:
+        return cov
     R = free.shape[1]
     full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
     for k, row in enumerate(free):

@@ -190,10 +190,6 @@ class PriorFactor(NamedTuple):
         """The prior of the rows of mode k, where they are coupled."""
         return self.chained[k] if self.chained else None
 
-    def with_rows(self, k: int, marginals: Marginals) -> PriorFactor:
-        """The same after an update of the coupled rows of mode k."""
-        return self._replace(marginals=(*self.marginals[:k], marginals, *self.marginals[k + 1 :]))
-
 
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
     """The prior to begin with; `rows` hold it, with its moments."""
@@ -266,8 +262,9 @@ def natural_again(of: Any, first: int, rows: RowState) -> None:
     rows.eta[own], rows.Lam[own], _ = base.moments_of(rows.cov[own], rows.mean[own])
 
 
-LINES = ("prior_Lam", "prior_mean")
-DIVERGENCES = Pass(row_divergences, over="rows", reads=("rows.mean",), lines=LINES, gives=("out",))
+DIVERGENCES = Pass(
+    row_divergences, over="rows", reads=("rows.mean",), lines=("prior_Lam", "prior_mean"), gives=("out",)
+)
 
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
@@ -298,23 +295,21 @@ def with_unseen_rows(
     # in q such a row has the expected prior; new data would see it through the law of that prior
     if now.modes is None:
         return rows
-    Lam, eta = rows.Lam, rows.eta
+    Lam, eta = rows.Lam.copy(), rows.eta.copy()
     modes = zip(offsets(problem.shape), base.in_modes(now.seen, problem.shape), strict=False)
     for k, (first, seen) in enumerate(modes):
-        drift = now.modes.drifts[k] if now.modes.drifts else None
-        if drift is not None and not seen.all():
-            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
-            own = slice(first, first + len(seen))
+        if seen.all():
+            continue
+        drift, own = now.modes.drifts[k] if now.modes.drifts else None, slice(first, first + len(seen))
+        if drift is not None:
             marginals = found[k]  # of a series or a graph, given the rows that have entries
             told = None if marginals is None else marginals.told
             mean, cov = problem.prior.axis(k).unseen(now.modes, k, seen, rows.mean[own], rows.cov[own], told)
             precision = np.linalg.inv(unpack(cov, rows.mean.shape[1]))
             Lam[own][~seen], eta[own][~seen] = pack(precision), np.einsum("nij,nj->ni", precision, mean)
             continue
-        more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
+        more = problem.prior.unsure(k, now.modes, ~seen)
         if more is not None:
-            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
-            unseen = first + np.flatnonzero(~seen)
-            Lam[unseen] /= 1.0 + more[:, None]
-            eta[unseen] /= 1.0 + more[:, None]
+            Lam[own][~seen] /= 1.0 + more[:, None]
+            eta[own][~seen] /= 1.0 + more[:, None]
     return rows._replace(Lam=Lam, eta=eta)
