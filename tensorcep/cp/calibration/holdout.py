@@ -20,7 +20,7 @@ from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
 from tensorcep.likelihoods.parameters import scale_mixture
 from tensorcep.likelihoods.parameters.base import Parameter
 
@@ -229,9 +229,7 @@ def log_likelihoods(
         factors, log_weight = scale_mixture.nodes(shape)
         each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
         return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
-    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
-    likelihood.loglik(y.ravel(), f.ravel(), theta.ravel(), value, d1, d2)
-    return value.reshape(f.shape)
+    return log_density(likelihood.loglik, y.ravel(), f.ravel(), theta.ravel())[0].reshape(f.shape)
 
 
 class ChainsDrawn(NamedTuple):
@@ -327,15 +325,11 @@ def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), bef
 def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:
     """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best."""
     # in place of `HeldOut.noise_ratio`, where a limit hides what residuals would tell
-    logz, alpha, beta = np.empty((3, len(y)))
     counted = np.flatnonzero(weights).tolist()  # what counts for nothing may not be finite
 
     def loss(log_ratio: float) -> float:
-        each = []
-        for one in (beside[i] for i in counted):
-            theta = np.full(len(y), np.exp(-log_ratio) / one.noise)
-            likelihood.tilted(y, one.mean, one.spread, theta, logz, alpha, beta)
-            each.append(logz.copy())
+        pairs = ((one, np.exp(-log_ratio) / one.noise) for one in (beside[i] for i in counted))
+        each = [tilted_moments(likelihood.tilted, y, one.mean, one.spread, theta)[0] for one, theta in pairs]
         return -float(logsumexp(each, axis=0, b=weights[counted, None]).sum())
 
     return float(np.exp(minimize_scalar(loss, bounds=LOG_RATIOS, method="bounded").x))

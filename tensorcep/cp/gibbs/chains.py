@@ -270,9 +270,8 @@ def draw_factors(
             source = source.made(executor)
         data = (offset, (by_row.start, by_row.end, by_row.others), source, columns, given[0])
         if coupled is not None:
-            fit[offset] = row_draw.draw_series(
-                coupled, cuts, data, float(tau[0]), key, factors, rooms[k], executor, k == modes[-1]
-            )
+            how = (float(tau[0]), key, factors[offset : first[k + 1]], rooms[k], executor)
+            fit[offset] = row_draw.draw_series(coupled, (cuts, *data), *how, told=k == modes[-1])
             continue
         old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
         entries = (0, row_draw.NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]

@@ -29,7 +29,7 @@ import numpy as np
 
 from tensorcep.core.arrays import mean_square, room_of, variance
 from tensorcep.core.executor import Executor, Pass
-from tensorcep.core.loop import Capabilities, Method, Sweep
+from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.random import RandomStream
 from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.null_model import can_shrink, shrink, with_constant
@@ -38,7 +38,7 @@ from tensorcep.cp.gibbs.chains import GibbsState, RowFit, draw_factors
 from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
 from tensorcep.cp.model.latent import relative_change
 from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, told_of_theta
-from tensorcep.cp.model.problem import Problem, weights_of_entries
+from tensorcep.cp.model.problem import USUAL, Problem, weights_of_entries
 from tensorcep.cp.model.rows import augmentation_in_use, per_entry, train_score
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
@@ -157,16 +157,13 @@ def _residual_stats(
 ) -> base.ResidualStats:
     """What is known of the residuals of chain c, before its rows are drawn or with the fit of those that were."""
     own, entries, left_out, validation = state.own, problem.entries, state.left_out, None
-    if problem.power is None:
-        n = float(len(entries.permutation)) - float(len(left_out))
-    else:
-        n = float(problem.power.sum()) - float(problem.power.ravel()[left_out].sum())
+    without = len(left_out) if problem.power is None else problem.power.ravel()[left_out].sum()
     if own.told_noise:
         held: Any = own.held
         validation = base.ValidationNoise(held.place, float(held.noise[held.alive[c]]))
     weight, target = (part.reshape(-1, LANES) for part in own.sites[:2])
     return base.ResidualStats(
-        n=n,
+        n=problem.total_weight - float(without),
         sums=fit.sums,
         sizes=fit.sizes,
         y=entries.y,
@@ -271,19 +268,12 @@ GIBBS = Method(
     step=step,
     finish=finish,
     source="Klami, Polya-Gamma augmentations for factor models, sec. 2.1; Albert and Chib (1993)",
-    capabilities=Capabilities(
+    capabilities=USUAL._replace(
         sampler=True,
-        learns_prior=True,
-        side_information=True,
-        local=True,
-        censors=True,
         censors_spikes=True,
-        thresholds=True,
         heteroscedastic=("noise", "dispersion"),
         weights=_takes_powers,
         stores=lambda likelihood: likelihood.normal is not None,
-        fixes_rows=True,
-        workers=True,
         proposes_rows=lambda likelihood: likelihood.normal is None,
     ),
     resume=resume,

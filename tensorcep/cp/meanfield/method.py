@@ -27,16 +27,16 @@ import numpy as np
 
 from tensorcep.core.arrays import on_scratch
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import Capabilities, Method, Sweep
+from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.meanfield import row_update
 from tensorcep.cp.meanfield.row_update import MeanFieldState
-from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, total_weight, update_sites
+from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, update_sites
 from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import by_row_of, change_and_score
 from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, results, shared_arguments
-from tensorcep.cp.model.problem import Problem, weights_of_entries
+from tensorcep.cp.model.problem import USUAL, Problem, weights_of_entries
 from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings import meanfield as settings
@@ -149,7 +149,21 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
     state = _with_laws(state, problem, executor)
     if not annealed:
         state = _with_uneven_noise(state, problem, executor)
-    state, (change, score) = _report(state, old, problem, executor)
+    # the change of the latent values, relative to them, and the mean log likelihood of the entries; of entries on
+    # scratch at the old row means and the new ones, with the sums of the first mode for the next sweep
+    parameters, laws = setup.parameters, state.parameters
+    theta = shared_arguments(parameters, laws)[0]
+    if setup.on_scratch:
+        seconds, means = (one.made(executor) for one in row_update.sources(0, state))
+        sums = ((False, seconds, state.own.sum_Z2), (True, means, state.own.sum_yz))
+        known = (setup.columns.groups, setup.by_row, sums, theta)
+        change, score = change_and_score((state.rows.mean, old), *known, problem, executor)
+        state = state.put(first_summed=True)
+    else:
+        differs = setup.auxiliary or any(one.uneven for one in parameters)
+        y, each = kernel_arguments(parameters, laws, problem) if differs else (problem.entries.y, theta)
+        score = cp_rows.train_score(problem, state.f, each, y, partial(mix_densities, parameters, laws))
+        change = relative_change(state.f, old, problem.power)
     sweep = Sweep(
         change=change,
         noise_precision=state.precision() if setup.noise >= 0 else np.nan,
@@ -157,25 +171,6 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         lower_bound=np.nan if annealed else lower_bound(state, problem, executor),
     )
     return state._replace(sweeps=state.sweeps + 1), sweep
-
-
-def _report(
-    state: MeanFieldState, old: np.ndarray, problem: Problem, executor: Executor
-) -> tuple[MeanFieldState, tuple[float, float]]:
-    """The change of the latent values, relative to them, and the mean log likelihood of the entries."""
-    # `old` are the latent values before the sweep; of entries on scratch the row means, and the sums of the first mode
-    # are then taken for the next sweep
-    setup, own, laws = state.setup, state.own, state.parameters
-    if setup.on_scratch:
-        seconds, means = (one.made(executor) for one in row_update.sources(0, state))
-        sums = ((False, seconds, own.sum_Z2), (True, means, own.sum_yz))
-        known = (setup.columns.groups, setup.by_row, sums, shared_arguments(setup.parameters, laws)[0])
-        return state.put(first_summed=True), change_and_score((state.rows.mean, old), *known, problem, executor)
-    each = setup.auxiliary or any(one.uneven for one in setup.parameters)
-    of_all = problem.entries.y, shared_arguments(setup.parameters, laws)[0]
-    y, theta = kernel_arguments(setup.parameters, laws, problem) if each else of_all
-    score = cp_rows.train_score(problem, state.f, theta, y, partial(mix_densities, setup.parameters, laws))
-    return state, (relative_change(state.f, old, problem.power), score)
 
 
 def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFieldState:
@@ -191,7 +186,7 @@ def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFiel
         cross = float(np.einsum("ir,ir->", state.rows.mean[mine], own.sum_yz[mine, :Q]))
         cross += float(own.sum_yz[mine, Q:].sum())
     squared = squared_targets(sites, problem) if setup.squares is None else setup.squares
-    stats = PrecisionStats(total_weight(problem), max(0.0, squared - 2.0 * cross + own.square))
+    stats = PrecisionStats(problem.total_weight, max(0.0, squared - 2.0 * cross + own.square))
     return state.learn(i, setup.parameters[i].expect(state.parameters[i], stats))
 
 
@@ -263,7 +258,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
     # normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables
     if setup.noise >= 0:
         noise, law = setup.parameters[setup.noise], state.parameters[setup.noise]
-        return bound + noise.bound(law) + noise.log_normaliser(total_weight(problem)) + float(sites.constant.sum())
+        return bound + noise.bound(law) + noise.log_normaliser(problem.total_weight) + float(sites.constant.sum())
     weighted = setup.augmentation.weighted
     square = float(np.einsum("bl,bl->", sites.weight, sites.square)) if weighted else state.own.square
     bound += float(sites.constant.sum()) + float(np.einsum("bl,bl->", sites.target, sites.f)) - 0.5 * square
@@ -313,21 +308,14 @@ VMP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation, sec. 6; Albert & Chib (1993)",
-    capabilities=Capabilities(
+    capabilities=USUAL._replace(
         quick=True,
-        learns_prior=True,
-        side_information=True,
-        local=True,
-        censors=True,
         censors_spikes=True,
-        thresholds=True,
         structural_zeros=True,
         heteroscedastic=("noise", "dispersion"),
         weights=lambda problem: True,
         stores=lambda likelihood: likelihood.extent != "trials",
         streams=True,
-        fixes_rows=True,
-        workers=True,
     ),
     trial_sweeps=lambda options: options.anneal,
     resume=_with_latent,

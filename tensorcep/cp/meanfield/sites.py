@@ -82,11 +82,6 @@ def update_sites(
             part *= law.mean
 
 
-def total_weight(problem: Problem) -> float:
-    """How many entries there are, each counting as its power says."""
-    return float(len(problem.entries.permutation)) if problem.power is None else float(problem.power.sum())
-
-
 def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
     """The sum of weight times the square of the target of one entry."""
     y, weight = sites.target, problem.power if problem.uneven is None else sites.weight

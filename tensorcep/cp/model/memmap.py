@@ -23,7 +23,7 @@ from tensorcep.cp.model.latent import change_of_sums, latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import sorted_places
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Likelihood, log_density
 
 # Entries that are read at a time, or those of a row with more.
 READ = 1 << 17
@@ -304,9 +304,7 @@ def change_and_score(
         size.add(new**2)
         moved.add((new - old) ** 2)
         y, f = StoredTargets(by_row.value, shift).at(slice(first, last)), new[: last - first]
-        value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
-        problem.likelihood.loglik(np.ascontiguousarray(y), f, np.full_like(f, theta), value, d1, d2)
-        score.add(value)
+        score.add(log_density(problem.likelihood.loglik, y, f, theta)[0])
         complete = int(np.searchsorted(start[: problem.shape[0] + 1], last, side="right")) - 1
         if complete > summed:
             cuts = np.searchsorted(start[: complete + 1], np.linspace(start[summed], start[complete], 9))

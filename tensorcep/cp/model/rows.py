@@ -154,8 +154,7 @@ def train_score(
         with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
             value = value if mixed is None else mixed(values, value)
             score.add(value if problem.power is None else problem.power.ravel()[at] * value)
-    total_weight = n if problem.power is None else float(problem.power.sum())
-    return score.sum / total_weight if n else np.nan
+    return score.sum / problem.total_weight if n else np.nan
 
 
 def seen_rows(problem: Problem) -> np.ndarray:

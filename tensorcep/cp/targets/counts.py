@@ -68,25 +68,6 @@ class Overdispersion(NamedTuple):
         return self.clear or self.blind
 
 
-def log_linear_means(
-    coords: np.ndarray, y: np.ndarray, exposure: np.ndarray, inflated: bool = False
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins."""
-    # second comes the probability (n,) that each count is no structural zero (by EM, Lambert 1992, where `inflated`),
-    # last how far each mean follows its own count (n,), the leverage
-    mu, present = exposure * max(float(y.mean()), 0.5 / len(y)), np.ones(len(y))
-    share = 0.5 * float(np.mean(y == 0.0))
-    for _ in range(ROUNDS):
-        if inflated and share > 0.0:
-            present = presence(y, -mu, share)
-            share = 1.0 - float(present.mean())
-        for column in coords.T:
-            expected = np.bincount(column, weights=present * mu)
-            mu *= ((np.bincount(column, weights=y) + 1.0) / (expected + 1.0))[column]
-    told = [np.bincount(column, weights=present * mu)[column] + 1.0 for column in coords.T]
-    return mu, present, np.minimum(sum(present * mu / own for own in told), MOST_LEVERAGE)
-
-
 def overdispersion_of(
     coords: np.ndarray, y: np.ndarray, exposure: OfEach = None, inflated: bool = False
 ) -> Overdispersion:
@@ -101,7 +82,19 @@ def overdispersion_of(
     """
     order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
     coords, y, exposure = coords[order], y[order], np.ones(len(y)) if exposure is None else exposure[order]
-    mu, present, leverage = log_linear_means(coords, y, exposure, inflated)
+    # means (n,) with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins; the probability (n,) that
+    # each count is no structural zero, by EM (Lambert 1992); and how far each mean follows its own count, the leverage
+    mu, present = exposure * max(float(y.mean()), 0.5 / len(y)), np.ones(len(y))
+    share = 0.5 * float(np.mean(y == 0.0))
+    for _ in range(ROUNDS):
+        if inflated and share > 0.0:
+            present = presence(y, -mu, share)
+            share = 1.0 - float(present.mean())
+        for column in coords.T:
+            expected = np.bincount(column, weights=present * mu)
+            mu *= ((np.bincount(column, weights=y) + 1.0) / (expected + 1.0))[column]
+    told = [np.bincount(column, weights=present * mu)[column] + 1.0 for column in coords.T]
+    leverage = np.minimum(sum(present * mu / own for own in told), MOST_LEVERAGE)
     errors, square = (y - mu) ** 2, float((present * mu * mu).sum())
     excess, least = (float((present * (own - y)).sum()) for own in (errors / (1.0 - leverage), errors))
     r = square / least if least > 0.0 else STARTS_OF_DISPERSION[1]
