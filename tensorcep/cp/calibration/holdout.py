@@ -15,14 +15,13 @@ from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
-from tensorcep.cp.model.parameters import mix_densities
+from tensorcep.cp.model.parameters import Laws, Parameters, mix_densities
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
 from tensorcep.likelihoods.parameters import scale_mixture
-from tensorcep.likelihoods.parameters.base import Parameter
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 
@@ -172,9 +171,7 @@ class HeldNoise(NamedTuple):
 EVEN_NOISE = HeldNoise(np.ones(1), None)
 
 
-def noise_at(
-    parameters: tuple[Parameter[Any], ...], draws: tuple[tuple[Any, ...], ...], place: np.ndarray
-) -> HeldNoise:
+def noise_at(parameters: Parameters, draws: Sequence[Laws], place: np.ndarray) -> HeldNoise:
     """What parameters say, by their draws in each of C chains, of the noise of entries at these places (n,)."""
     factor, shape = np.ones((len(draws), len(place))), np.full((len(draws), 1), np.inf)
     for c, i in np.ndindex(len(draws), len(parameters)):
@@ -237,7 +234,7 @@ class ChainsDrawn(NamedTuple):
 
     sweep: int
     rows: np.ndarray  # (C, n_rows, R)
-    parameters: tuple[Parameter[Any], ...]
+    parameters: Parameters
     draws: tuple[tuple[Any, ...], ...]  # of the parameters, in each of C chains
     even: bool  # whether noise is taken to be the same everywhere
 

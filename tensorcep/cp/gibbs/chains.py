@@ -39,6 +39,7 @@ from tensorcep.priors.base import Conditional, LearnedPrior, conditional_of_mode
 from tensorcep.priors.coupled import fill_gaps
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
+Precision = float | RowPrecision  # of all entries, or one for those of each row of a mode
 NO_PLACES = np.zeros(0, dtype=np.int64)
 NO_ENTRIES = EntriesByRow(
     np.zeros(1, np.int64), NO_PLACES, np.zeros(0, np.int32), row_draw.NOTHING, np.zeros((0, 0), np.int32), ()
@@ -233,21 +234,16 @@ class RowFit(NamedTuple):
 
 
 def draw_factors(
-    state: GibbsState,
-    chain: int,
-    problem: Problem,
-    precision: float | RowPrecision,
-    executor: Executor,
-    judge: Judge | None = None,
+    state: GibbsState, c: int, problem: Problem, precision: Precision, executor: Executor, judge: Judge | None = None
 ) -> RowFit:
     """Draw the rows of every mode in turn, those of a mode with a precision each last; a `judge` turns some down."""
-    setup, prior, factors = state.setup, state.hyper[chain], state.rows[chain]
-    first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[chain], np.zeros(len(factors))
+    setup, prior, factors = state.setup, state.hyper[c], state.rows[c]
+    first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[c], np.zeros(len(factors))
     by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
     modes_prior: Any = prior.modes
     if problem.fixed is not None:  # the next draw of what is known of rows that are not learned
         own, draws = problem.rows_of_fixed, problem.fixed.draws
-        factors[own] = draws[(state.sweeps * len(state.rows) + chain) % len(draws)][own]
+        factors[own] = draws[(state.sweeps * len(state.rows) + c) % len(draws)][own]
     of_rows = precision if isinstance(precision, RowPrecision) else None
     last, tau = (-1, np.array([precision])) if of_rows is None else (of_rows.mode, np.ones(1))
     stay = not len(state.own.sites.weight) and of_rows is None
@@ -255,7 +251,7 @@ def draw_factors(
     if stay and on_scratch(by_row.value):
         values = StoredTargets(by_row.value, value_offset(problem.likelihood))
     modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
-    name, of = f"factors {chain}", {"factors": factors}
+    name, of = f"factors {c}", {"factors": factors}
     for k in modes:
         columns, offset = setup.columns[k], int(first[k])
         given: Any = values, tau
@@ -264,7 +260,7 @@ def draw_factors(
         elif not stay:
             given = row_draw.in_order(state.own.sites, k, by_row, setup.weighted, executor), tau
         source: Any = RowSource(name, factors, of, order=columns.order)
-        key, cuts = stream_key(problem.seed, chain, state.sweeps, k), by_row.chunks[k]
+        key, cuts = stream_key(problem.seed, c, state.sweeps, k), by_row.chunks[k]
         coupled = setup.small.prior.links(k, modes_prior)
         if coupled is not None or judge is not None or not executor.updates_rows:
             source = source.made(executor)

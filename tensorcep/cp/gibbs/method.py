@@ -135,7 +135,7 @@ def _sweep_chain(
             draws[i], stats = parameters[i].draw(draws[i], stats, key)
         if setup.augmentation.auxiliary:
             judge = draw_sites(c, state, draws, problem, executor, stats.used)
-    precision: float | base.RowPrecision = 1.0
+    precision: chains.Precision = 1.0
     for i in setup.after_rows:
         if parameters[i].weighs:
             draws[i] = parameters[i].weigh(draws[i], _residual_stats(c, state, problem, even, executor), key)

@@ -30,7 +30,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.meanfield import row_update
 from tensorcep.cp.meanfield.row_update import MeanFieldState
-from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets, update_sites
+from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets
 from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
@@ -127,7 +127,7 @@ def _with_sites(
     elif augmentation.weighted:
         square = latent_squares(problem, row_update.all_second_moments(state), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
-    update_sites(state.own.sites, augmentation, state.setup.parameters, state.parameters, problem, executor)
+    state.own.sites.update(augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
 
 
@@ -224,7 +224,7 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
             shift = shift + setup.parameters[i].shift(before, state.parameters[i])
     if np.any(shift):
         sites = sites._replace(f=sites.f + shift, square=sites.square + shift * (2.0 * sites.f + shift))
-    update_sites(sites, setup.augmentation, setup.parameters, state.parameters, problem, executor)
+    sites.update(setup.augmentation, setup.parameters, state.parameters, problem, executor)
     return state
 
 

@@ -6,21 +6,20 @@ Where a likelihood is Gaussian in f as it is, that is 1 and y. Elsewhere an auxi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tensorcep.core.arrays import copy_near, empty_near
 from tensorcep.core.executor import Executor
 from tensorcep.cp.model.entries import SQUARES, room_for_products
-from tensorcep.cp.model.parameters import kernel_arguments
+from tensorcep.cp.model.parameters import Laws, Parameters, kernel_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, per_entry, times_in_sum
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Augmentation
-from tensorcep.likelihoods.parameters.base import DrawStage, Parameter
+from tensorcep.likelihoods.parameters.base import DrawStage
 
 
 class ExpectedSites(NamedTuple):
@@ -39,8 +38,29 @@ class ExpectedSites(NamedTuple):
         """What no file keeps: it is made before it is read."""
         return ("f", "square", "spread", "constant", "present")
 
+    def update(
+        self, augmentation: Augmentation, parameters: Parameters, laws: Laws, problem: Problem, executor: Executor
+    ) -> None:
+        """Set the best laws of the auxiliary variables at the latent values, in place."""
+        y, theta = kernel_arguments(parameters, laws, problem)
+        square = self.square if augmentation.weighted else self.f
+        results = (self.weight, self.target, self.spread, self.constant)
+        per_entry((y, self.f, square, theta), results, augmentation.expected, problem, executor)
+        for parameter, law in zip(parameters, laws, strict=True):
+            present = parameter.weigh_expected(law, y, (self.f, self.square), results)
+            if present is not None:
+                used = problem.entries.weight
+                np.multiply(present, used, out=self.present)
+                self.constant[-1:] *= used[-1:]  # only the last block may have padding lanes
+        if problem.power is not None:
+            for part in results:
+                part *= problem.power
+        for parameter, law in zip(parameters, laws, strict=True):
+            for part in results[:3] if parameter.uneven else ():
+                part *= law.mean
 
-def as_observed(problem: Problem, augmentation: Augmentation, parameters: Sequence[Parameter[Any]]) -> ExpectedSites:
+
+def as_observed(problem: Problem, augmentation: Augmentation, parameters: Parameters) -> ExpectedSites:
     """Weight 1 and target y, times the entry's power; latent values are not set yet."""
     y, weight, none = problem.entries.y, problem.entries.weight, np.zeros((0, LANES))
     if problem.power is not None:
@@ -53,33 +73,6 @@ def as_observed(problem: Problem, augmentation: Augmentation, parameters: Sequen
     sites = ExpectedSites(none, none, copy_near(weight), copy_near(y), spread, constant)
     some_present = any(one.stage == DrawStage.PRESENCE for one in parameters)
     return sites._replace(present=copy_near(weight)) if some_present else sites
-
-
-def update_sites(
-    sites: ExpectedSites,
-    augmentation: Augmentation,
-    parameters: Sequence[Parameter[Any]],
-    laws: Sequence[Any],
-    problem: Problem,
-    executor: Executor,
-) -> None:
-    """The best laws of the auxiliary variables at the latent values that `sites` has, in place."""
-    y, theta = kernel_arguments(parameters, laws, problem)
-    square = sites.square if augmentation.weighted else sites.f
-    results = (sites.weight, sites.target, sites.spread, sites.constant)
-    per_entry((y, sites.f, square, theta), results, augmentation.expected, problem, executor)
-    for parameter, law in zip(parameters, laws, strict=True):
-        present = parameter.weigh_expected(law, y, (sites.f, sites.square), results)
-        if present is not None:
-            used = problem.entries.weight
-            np.multiply(present, used, out=sites.present)
-            sites.constant[-1:] *= used[-1:]  # only the last block may have padding lanes
-    if problem.power is not None:
-        for part in results:
-            part *= problem.power
-    for parameter, law in zip(parameters, laws, strict=True):
-        for part in results[:3] if parameter.uneven else ():
-            part *= law.mean
 
 
 def squared_targets(sites: ExpectedSites, problem: Problem) -> float:

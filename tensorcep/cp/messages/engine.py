@@ -432,13 +432,8 @@ def sweep(
     theta, cuts = shared_arguments(parameters, state.parameters)
     of_all = not by_row and not len(cuts)
     y, each = (problem.entries.y, theta) if of_all else kernel_arguments(parameters, state.parameters, problem)
-    info = Sweep(
-        change=change,
-        noise_precision=theta if gaussian else np.nan,
-        skipped=skipped,
-        shrunk=shrunk,
-        train_score=cp_rows.train_score(problem, state.f, each, y),
-    )
+    score, noise_precision = cp_rows.train_score(problem, state.f, each, y), theta if gaussian else np.nan
+    info = Sweep(change, noise_precision, skipped=skipped, shrunk=shrunk, train_score=score)
     if options.damping == "adaptive":
         pace = state.own.pace
         step, ceiling = min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling

@@ -253,10 +253,8 @@ def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None,
         precision = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1))
         for full, row, own in zip(precision, free, modes.precision, strict=True):
             full[np.ix_(row, row)] = own[: row.sum(), : row.sum()]
-        slopes = tuple(
-            None if one is None else one._replace(coef=_in_all(one.coef, row))
-            for one, row in zip(modes.slopes, free, strict=False)
-        )
+        pairs = zip(modes.slopes, free, strict=False)
+        slopes = tuple(None if one is None else one._replace(coef=_in_all(one.coef, row)) for one, row in pairs)
         drifts = tuple(
             None if one is None else Drift(_in_all(one.length[None], row)[0], _in_all(one.season, row))
             for one, row in zip(modes.drifts, free, strict=False)

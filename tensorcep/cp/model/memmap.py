@@ -11,14 +11,7 @@ import numpy as np
 from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, read_ahead, room_of
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
-from tensorcep.cp.model.entries import (
-    Entries,
-    EntriesByRow,
-    by_row_of_lists,
-    chunk_starts,
-    entries_by_row,
-    sum_products,
-)
+from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, lists_by_row, sum_products
 from tensorcep.cp.model.latent import change_of_sums, latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
@@ -226,7 +219,7 @@ def _list_rows(entries: Entries, late: np.ndarray | None, values: bool, raw: flo
             else:
                 entry[to] = place + at.start
         ends[first[k] : first[k + 1]] = filled.reshape(-1, 2)
-    return by_row_of_lists(ends, n, first, (entry, value, others))
+    return lists_by_row(ends, n, first, (entry, value, others))
 
 
 def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:

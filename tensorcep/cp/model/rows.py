@@ -14,7 +14,7 @@ from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import arrange, row_divergences, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.likelihoods.base import Augmentation
+from tensorcep.likelihoods.base import Augmentation, Triple
 from tensorcep.priors import base
 from tensorcep.priors.coupled import Joint, in_place
 from tensorcep.priors.ou_process import LOG_2PI, Chained
@@ -104,9 +104,7 @@ def times_in_sum(R: int) -> np.ndarray:
     return twice
 
 
-def log_likelihoods(
-    problem: Problem, f: np.ndarray, theta: float, executor: Executor
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def log_likelihoods(problem: Problem, f: np.ndarray, theta: float, executor: Executor) -> Triple:
     """log p(y | f) of every entry and its first two derivatives in f, (n_blocks, LANES) each, 0 in padding lanes."""
     result = np.empty_like(f), np.empty_like(f), np.empty_like(f)
     each = problem.entries.theta if len(problem.entries.theta) else np.full_like(f, theta)
@@ -261,9 +259,7 @@ def natural_again(of: Any, first: int, rows: RowState) -> None:
     rows.eta[own], rows.Lam[own], _ = base.moments_of(rows.cov[own], rows.mean[own])
 
 
-DIVERGENCES = Pass(
-    row_divergences, over="rows", reads=("rows.mean",), lines=("prior_Lam", "prior_mean"), gives=("out",)
-)
+DIVERGENCES = Pass(row_divergences, "rows", reads=("rows.mean",), lines=("prior_Lam", "prior_mean"), gives=("out",))
 
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:

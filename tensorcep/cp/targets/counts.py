@@ -17,7 +17,7 @@ from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import StoredColumns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import sampled_columns, telling
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
+from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target
 from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.io import Batch
 from tensorcep.entries.tables import as_frame
@@ -234,9 +234,7 @@ class CountTarget(Target):
         instead = "'learned', the name of a mode, or "
         return check_range("dispersion", self.dispersion, 0.0, include_low=False, instead=instead)
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
         """The likelihood of the counts, its dispersion starting where main effects leave it."""
         if isinstance(coords, StoredColumns):  # all counts are checked where they are packed
             coords, y = sampled_columns(coords, y)
@@ -352,9 +350,7 @@ class CountTarget(Target):
         cells, total = merge_duplicates(coords, values, shape, "sum")
         return Weighted((cells, total, shape, labels), None, merge_duplicates(coords, extents, shape, "sum")[1])
 
-    def in_units(
-        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: OfEach = None
-    ) -> tuple[np.ndarray | None, Facts]:
+    def in_units(self, extents: OfEach, column: str | None, before: Any, weight: OfEach) -> tuple[OfEach, Facts]:
         """Exposures in units of their mean, or of that of an earlier fit; numbers of trials as they are."""
         known = None if before is None else before.extent_unit
         if extents is None:

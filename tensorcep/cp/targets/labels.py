@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_unmasked, fail_value, word
 from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
+from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing, is_text, plain
 from tensorcep.entries.io import Batch
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -98,9 +98,7 @@ class LabelTarget(Target):
         link = self._link()
         return get_likelihood("logit" if link == "auto" else link)
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
         link = self._link()
         if link == "auto":
             link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"

@@ -18,7 +18,7 @@ from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, deciding
+from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target, deciding
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN, of_power
 from tensorcep.likelihoods.tobit import LOWER, TOBIT, UPPER, censored_at
@@ -122,7 +122,7 @@ def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, sto
     return 1.0
 
 
-def likelihood_of(power: float, y: np.ndarray, centred: bool, weight: OfEach = None) -> tuple[Likelihood, Facts]:
+def likelihood_of(power: float, y: np.ndarray, centred: bool, weight: OfEach = None) -> Decided:
     """The likelihood of a power of y, about its mean if it is to be centred, and the facts that tell it."""
     level = weighted_mean(of_power(power, 0.0).check_y(y), weight) if centred else 0.0
     return of_power(power, level), {"level_": level, "power_": power}
@@ -215,9 +215,7 @@ class RealTarget(Target):
         limit, _ = given_limit(self.lower_limit, self.upper_limit)
         return GAUSSIAN if limit in ("auto", None) else TOBIT
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
         """The limit, the power (several, where entries left out are to decide) and the level of the values."""
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
