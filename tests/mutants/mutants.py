@@ -152,7 +152,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "vmp-weights-of-values",
-        "tensorcep/cp/meanfield/sites.py",
+        "tensorcep/cp/meanfield/row_update.py",
         "y, weight = problem.power * y, problem.power",
         "y, weight = y, problem.power",
         "Weights of entries multiply their precisions and not their values.",

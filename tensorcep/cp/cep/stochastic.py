@@ -1,4 +1,12 @@
-"""CEP with one message per row in place of one per entry (stochastic EP), and its closed form for real values."""
+"""CEP with one message per row in place of one per entry (stochastic EP), and its closed form for real values.
+
+The cavity of a row is its posterior with one average message removed, the same for all its entries, so moments are
+needed per row instead of per entry. A pass computes every entry's new message and adds it to its rows at once; memory
+does not grow with R^2 times the number of entries.
+
+Source: Li, Hernandez-Lobato and Turner, "Stochastic expectation propagation" (2015), whose averaged factors are used
+here in the batch form: a sweep replaces the sum of the messages, damped, instead of one of them.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +27,6 @@ from tensorcep.kernels.lanes import add_outer, moments
 from tensorcep.kernels.rows import gather, scatter_add, second_moments
 from tensorcep.kernels.slots import LANES, damp, scale
 from tensorcep.priors.base import per_row
-
-# CEP without stored messages: all entries of a row share one message, the average of theirs.
-#
-# The cavity of a row is its posterior with one average message removed, the same for all its entries, so moments are
-# needed per row instead of per entry. A pass computes every entry's new message and adds it to its rows at once; memory
-# does not grow with R^2 times the number of entries.
-#
-# Source: Li, Hernandez-Lobato and Turner, "Stochastic expectation propagation" (2015), whose averaged factors are used
-# here in the batch form: a sweep replaces the sum of the messages, damped, instead of one of them.
 
 
 def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int], executor: Executor) -> GivenRows:

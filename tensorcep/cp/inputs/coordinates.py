@@ -237,14 +237,9 @@ def are_several(given: Any) -> bool:
     return isinstance(given, (list, np.ndarray, pd.Series, pd.Index, set, range))
 
 
-def listed_rows(given: Any) -> list[Any]:
-    """One label or index, or a list of them, as a list."""
-    return list(given) if are_several(given) else [given]
-
-
 def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.ndarray:
     """Return the rows (n,) of one label or index of mode k, or of a list of them; refuse one that is not known."""
-    known, listed = labels[k], listed_rows(given)
+    known, listed = labels[k], list(given) if are_several(given) else [given]
     if known is None:
         name = f"a row of mode {names_of(labels)[k]!r}"
         return np.array([checks.check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)

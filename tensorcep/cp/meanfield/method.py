@@ -1,7 +1,7 @@
 """Mean-field inference for the CP model: coordinate ascent on a lower bound, one R x R block per row.
 
 With q(u) a Gaussian for every row, and an auxiliary variable per entry where the likelihood is not Gaussian in f, the
-update of a row adds up what its entries say (`rows`), weights and targets being expectations (`sites`). Modes are
+update of a row adds up what its entries say (`rows`), weights and targets being expectations. Modes are
 updated in turn, the auxiliary variables and a precision of the entries after each, a dispersion or thresholds after
 all. A learned prior is a factor of q too (`tensorcep.cp.model.rows`), updated before the rows in every sweep that
 is not annealed. The lower bound of the log evidence cannot fall.
@@ -30,7 +30,6 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.cp.meanfield import row_update
 from tensorcep.cp.meanfield.row_update import MeanFieldState
-from tensorcep.cp.meanfield.sites import as_observed, latent_squares, squared_targets
 from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import encode_columns, free_problem, orders_of, posterior_of_rows
 from tensorcep.cp.model.latent import latent_of_entries, relative_change
@@ -86,7 +85,7 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
     P, Q, C = rows.cov.shape[1], small.rank, setup.orders.n_clamped
     sums = row_update.MeanFieldSums(
         setup,
-        sites=as_observed(problem, setup.augmentation, setup.parameters),
+        sites=row_update.as_observed(problem, setup.augmentation, setup.parameters),
         numbers=np.ones((n_rows, P + Q + 1 if C else P)),
         sum_Z2=np.zeros((n_rows, P + Q * C)),
         sum_yz=np.zeros((n_rows, Q + C)),
@@ -125,7 +124,7 @@ def _with_sites(
         square = old.square + (state.f - old.f) * (state.f + old.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     elif augmentation.weighted:
-        square = latent_squares(problem, row_update.all_second_moments(state), executor, state.f)
+        square = row_update.latent_squares(problem, row_update.all_second_moments(state), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
     state.own.sites.update(augmentation, state.setup.parameters, state.parameters, problem, executor)
     return state
@@ -185,7 +184,7 @@ def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFiel
     else:
         cross = float(np.einsum("ir,ir->", state.rows.mean[mine], own.sum_yz[mine, :Q]))
         cross += float(own.sum_yz[mine, Q:].sum())
-    squared = squared_targets(sites, problem) if setup.squares is None else setup.squares
+    squared = row_update.squared_targets(sites, problem) if setup.squares is None else setup.squares
     stats = PrecisionStats(problem.total_weight, max(0.0, squared - 2.0 * cross + own.square))
     return state.learn(i, setup.parameters[i].expect(state.parameters[i], stats))
 
@@ -236,7 +235,7 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
     setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
     if i < 0 or not setup.parameters[i].uneven:
         return state
-    power, second = problem.weights, latent_squares(problem, row_update.all_second_moments(state), executor)
+    power, second = problem.weights, row_update.latent_squares(problem, row_update.all_second_moments(state), executor)
     target, spread = problem.entries.y, np.zeros((1, 1))
     if setup.auxiliary:
         used = sites.weight > 0.0

@@ -83,11 +83,9 @@ def kept_moments(b, k, entries, rows, messages, kept, w, at):
 
 @inlined
 def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):
-    """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates.
-
-    An entry of weight n > 1 counts as n equal ones, each with the message that is stored; the message of one of weight
-    below 1 is taken to that power.
-    """
+    """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates."""
+    # An entry of weight n > 1 counts as n equal ones, each with the message that is stored; the message of one of
+    # weight below 1 is taken to that power.
     skipped, plain, most = 0, rule.power == 1.0, 1.0
     for lane in range(LANES):
         part = weight[lane] if 0.0 < weight[lane] < 1.0 else 1.0

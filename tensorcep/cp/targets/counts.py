@@ -71,15 +71,12 @@ class Overdispersion(NamedTuple):
 def overdispersion_of(
     coords: np.ndarray, y: np.ndarray, exposure: OfEach = None, inflated: bool = False
 ) -> Overdispersion:
-    """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects.
-
-    What components would explain counts as variation too: the dispersion is the least that fits need. With `inflated`
-    it is that of counts which are no structural zeros. The score is of errors, of which residuals are a part only where
-    a mean follows its own count: of few entries per row main effects explain much by chance. That of residuals alone
-    is the dispersion, so that fits begin where components may explain most.
-
-    Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
-    """
+    """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects."""
+    # What components would explain counts as variation too: the dispersion is the least that fits need. With `inflated`
+    # it is that of counts which are no structural zeros. The score is of errors, of which residuals are a part only
+    # where a mean follows its own count: of few entries per row main effects explain much by chance. That of residuals
+    # alone is the dispersion, so that fits begin where components may explain most.
+    # Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
     order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
     coords, y, exposure = coords[order], y[order], np.ones(len(y)) if exposure is None else exposure[order]
     # means (n,) with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins; the probability (n,) that

@@ -86,23 +86,17 @@ class LabelTarget(Target):
     zero_rate: float | str = 1.0
 
     def likelihoods(self) -> list[Likelihood]:
-        link = self._link()
+        link = check_choice("link", self.link, ("auto", *names_of("labels")))
         return [get_likelihood(name) for name in (("probit", "logit") if link == "auto" else (link,))]
-
-    def _link(self) -> str:
-        """The parameter link after its check."""
-        return check_choice("link", self.link, ("auto", *names_of("labels")))
 
     def asked(self, method: str) -> Likelihood:
         """With link="auto" the logit, whose sampler has the better log loss on held-out training entries."""
-        link = self._link()
-        return get_likelihood("logit" if link == "auto" else link)
+        return self.likelihoods()[-1]
 
     def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
-        link = self._link()
-        if link == "auto":
-            link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
-        return get_likelihood(link), {"link_": link}
+        links = self.likelihoods()
+        record = links[-1] if METHODS[chosen.method].lacks(links[0]) else links[0]
+        return record, {"link_": record.name}
 
     def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""

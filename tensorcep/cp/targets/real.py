@@ -258,7 +258,6 @@ class RealTarget(Target):
         return not chosen.has_positive_rows and chosen.prior_name != "given" and chosen.random
 
     def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
-        """How the noise differs, as `noise` says."""
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
         given, names, beside = self.noise, names_of(labels), coupled(prior)
         if isinstance(given, str) and given == "one":
