@@ -103,7 +103,7 @@ GIBBS = (
     ),
     Mutant(
         "gibbs-burn-in-kept",
-        "tensorcep/cp/gibbs/chains.py",
+        "tensorcep/cp/gibbs/method.py",
         "since = state.sweeps - options.burn_in",
         "since = state.sweeps - options.burn_in + 1",
         "The last sweep of the burn-in is kept as a draw.",

@@ -29,8 +29,7 @@ from tensorcep.cp.calibration.holdout import (
     stacking_weights,
     weigh_chains,
 )
-from tensorcep.cp.gibbs.chains import draw_factors
-from tensorcep.cp.gibbs.method import _residual_stats
+from tensorcep.cp.gibbs.method import _residual_stats, draw_factors
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import memmap
 from tensorcep.cp.model.problem import with_powers

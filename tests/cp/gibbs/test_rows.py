@@ -13,7 +13,7 @@ from oracles import gibbs as oracle
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.core.random import new_stream, normal, start_stream, stream_key
-from tensorcep.cp.gibbs.chains import draw_factors, start_chains
+from tensorcep.cp.gibbs.method import draw_factors, start_chains
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
