@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, ConstantLaw, evidence_of_shares, mean_share
+from tensorcep.cp.model.entries import OfEach
 from tensorcep.cp.model.subsets import LEAST_TELLING, tells
 from tensorcep.likelihoods.base import Likelihood
 
@@ -51,9 +52,7 @@ class LogDispersion(NamedTuple):
     mean: float = 0.0
     precision: float = 0.1
 
-    def after(
-        self, likelihood: Likelihood, values: np.ndarray, mean: float, extent: np.ndarray | None = None
-    ) -> LogDispersion:
+    def after(self, likelihood: Likelihood, values: np.ndarray, mean: float, extent: OfEach = None) -> LogDispersion:
         """The Gaussian after counts (n,) of a known mean: the mode and the curvature there of what both say."""
 
         def loss(log_r: float) -> float:
@@ -70,9 +69,7 @@ def is_judged_by_score(likelihood: Likelihood) -> bool:
     return likelihood.observes in ("labels", "counts")
 
 
-def _log_mass(
-    likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: np.ndarray | None
-) -> np.ndarray:
+def _log_mass(likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: OfEach) -> np.ndarray:
     """Log mass of counts of this mean, at an extent of 1."""
     # the mean of a Poisson count is e^f, its theta being 1, of negative-binomial ones theta e^f, of a trial sigma(f)
     of_trials = likelihood.extent == "trials"

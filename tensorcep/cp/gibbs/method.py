@@ -125,11 +125,6 @@ class GibbsState(NamedTuple):
     sweeps: int = 0
 
     @property
-    def setup(self) -> ChainSetup:
-        """What follows from the problem."""
-        return self.own.setup
-
-    @property
     def held(self) -> holdout.HeldOut | None:
         """Entries that the burn-in leaves out."""
         return self.own.held
@@ -147,12 +142,12 @@ class GibbsState(NamedTuple):
     @property
     def learns_precision(self) -> bool:
         """Whether the entries have a precision that is learned."""
-        return any(parameter.is_precision for parameter in self.setup.parameters)
+        return any(parameter.is_precision for parameter in self.own.setup.parameters)
 
     @property
     def left_out(self) -> np.ndarray:
         """Places of the entries that are left out at present."""
-        return NO_PLACES if self.held is None or self.sweeps >= self.setup.burn_in else self.held.place
+        return NO_PLACES if self.held is None or self.sweeps >= self.own.setup.burn_in else self.held.place
 
     def put(self, **changes: Any) -> GibbsState:
         """The state with some changed of what samplers alone have."""
@@ -175,7 +170,7 @@ class GibbsState(NamedTuple):
 
     def given_at(self, place: np.ndarray, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         """What kernels take as y and theta of the entries at these places in every chain, (C, n) each."""
-        each = [kernel_arguments(self.setup.parameters, draws, problem, place) for draws in self.parameters]
+        each = [kernel_arguments(self.own.setup.parameters, draws, problem, place) for draws in self.parameters]
         y, theta = zip(*each, strict=True)
         return np.stack(y), np.stack(theta)
 
@@ -238,8 +233,8 @@ def first_rows(small: Problem, columns: tuple[row_draw.ModeColumns, ...], n_chai
 
 def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at the current rows of a chain."""
-    factors, first, setup = state.rows[chain], offsets(problem.shape), state.setup
-    if not setup.free.any_clamped:
+    factors, first, setup = state.rows[chain], offsets(problem.shape), state.own.setup
+    if setup.free.free.all():
         return latent_of_entries(problem.entries, factors, executor, setup.free.groups)
     free = np.empty((len(factors), setup.small.rank))
     for k, columns in enumerate(setup.columns):
@@ -262,7 +257,7 @@ def draw_factors(
     state: GibbsState, c: int, problem: Problem, precision: Precision, executor: Executor, judge: Judge | None = None
 ) -> RowFit:
     """Draw the rows of every mode in turn, those of a mode with a precision each last; a `judge` turns some down."""
-    setup, prior, factors = state.setup, state.hyper[c], state.rows[c]
+    setup, prior, factors = state.own.setup, state.hyper[c], state.rows[c]
     first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[c], np.zeros(len(factors))
     by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
     modes_prior: Any = prior.modes
@@ -272,14 +267,14 @@ def draw_factors(
     of_rows = precision if isinstance(precision, base.RowPrecision) else None
     last, tau = (-1, np.array([precision])) if of_rows is None else (of_rows.mode, np.ones(1))
     stay = not len(state.own.sites.weight) and of_rows is None
-    values: Any = (0, row_draw.NOTHING, by_row.value)  # as `in_order`: what stays is in the order of every mode's rows
-    if stay and on_scratch(by_row.value):
-        values = StoredTargets(by_row.value, value_offset(problem.likelihood))
+    values: Any = by_row.value  # what stays is in the order of every mode's rows
+    if stay and on_scratch(values):
+        values = StoredTargets(values, value_offset(problem.likelihood))
     modes = [k for k in sorted(range(len(setup.columns)), key=lambda k: k == last) if not problem.is_fixed(k)]
     name, of = f"factors {c}", {"factors": factors}
     for k in modes:
         columns, offset = setup.columns[k], int(first[k])
-        given: Any = values, tau
+        given: Any = (0, row_draw.NOTHING, values), tau  # as of `in_order`
         if of_rows is not None:
             given = row_draw.of_row_noise(k, of_rows, by_row, first, executor)
         elif not stay:
@@ -295,11 +290,10 @@ def draw_factors(
             fit[offset] = row_draw.draw_series(coupled, (cuts, *data), *how, told=k == modes[-1])
             continue
         old = factors[offset : first[k + 1]].copy() if judge is not None else NO_PLACES
-        entries = (0, row_draw.NO_SITES.weight, given[0]) if isinstance(given[0], StoredTargets) else given[0]
         Lam, eta = (of_mode(part, k, problem.shape) for part in (prior.Lam, prior.eta))
         shift = setup.small.prior.shift(k, modes_prior, natural=True)
         law = (Lam, eta if shift is None else shift + eta, given[1], key)
-        record = (cuts, offset, by_row, source, columns, *entries, *law, fit, factors)
+        record = (cuts, offset, by_row, source, columns, *given[0], *law, fit, factors)
         rooms[k].start()
         work = row_draw.ROW_DRAWS.of_mode(k, ("weight", "target"), stay)
         executor.run(work, 0, len(cuts) - 1, *record, scratch=rooms[k])
@@ -312,13 +306,13 @@ def draw_factors(
 
 def draw_priors(state: GibbsState) -> GibbsState:
     """Draw the rows' prior of every chain, where it is learned, given rows with entries; others are drawn from it."""
-    small, law, priors = state.setup.small, state.setup.small.prior, []
+    small, law, priors = state.own.setup.small, state.own.setup.small.prior, []
     for c, prior in enumerate(state.hyper):
         if prior.modes is None or not isinstance(law, LearnedPrior):
             return state
         rows = []
         for k, (a, b) in enumerate(itertools.pairwise(offsets(small.shape))):
-            seen, columns = state.rows[c, a:b][prior.seen[a:b]], state.setup.columns[k]
+            seen, columns = state.rows[c, a:b][prior.seen[a:b]], state.own.setup.columns[k]
             used = columns.free >= 0
             rows.append(seen[:, columns.free] if used.all() else seen[:, np.where(used, columns.free, 0)] * used)
         rng = generator(small.seed, RandomStream.PRIOR, state.sweeps, c)
@@ -337,7 +331,7 @@ def keep(state: GibbsState, problem: Problem, options: Sampler) -> GibbsState:
 def _with_current(state: GibbsState, problem: Problem, dtype: str | None) -> GibbsState:
     kept, common, drifts = state.own.kept, state.common, tuple[np.ndarray, ...]()
     if problem.prior.clocks:  # the present parameters of all series in every chain, (C, n, R)
-        clocks, places = state.setup.small.prior.clocks, [own.free for own in state.setup.columns]
+        clocks, places = state.own.setup.small.prior.clocks, [own.free for own in state.own.setup.columns]
         modes: list[Any] = [prior.modes for prior in state.hyper]
         lines = (lines_of_modes(own, clocks) for own in modes)
         drifts = (np.stack([in_columns(own, clocks, places, problem.every_free) for own in lines]),)
@@ -360,7 +354,7 @@ def _unknown_rows(state: GibbsState, problem: Problem) -> np.ndarray:
         modes: Any = prior.modes
         roots = np.linalg.cholesky(np.linalg.inv(modes.precision))
         drawn = modes.mean + np.einsum("kij,kj->ki", roots, rng.standard_normal(modes.mean.shape))
-        for k, columns in enumerate(state.setup.columns):
+        for k, columns in enumerate(state.own.setup.columns):
             mine = columns.free[columns.free >= 0]
             rows[c, k, mine] = drawn[k, : len(mine)]
     return rows
@@ -370,9 +364,9 @@ def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = Non
     """The kept draws; those of the last sweep when a run was stopped before any was kept."""
     if not state.own.kept.rows:
         state = _with_current(state, problem, "float64")
-    kept, parameters = state.own.kept, state.setup.parameters
+    kept, parameters = state.own.kept, state.own.setup.parameters
     if kept.drifts:
-        small = state.setup.small
+        small = state.own.setup.small
         fill_gaps(small.prior, small.shape, small.seed, kept.rows, kept.drifts, state.hyper[0].seen)
     # draws are equally likely: where chains do not count the same, their `shares` of draws are taken, spread evenly
     # over the sweeps, and form one chain
@@ -393,9 +387,7 @@ def collect(state: GibbsState, problem: Problem, shares: np.ndarray | None = Non
     )
 
 
-def _in_form(
-    kept: tuple[np.ndarray, ...], which: Sequence[tuple[int, int]], form: tuple[int, int]
-) -> np.ndarray | None:
+def _in_form(kept: Sequence[np.ndarray], which: list[tuple[int, int]], form: tuple[int, int]) -> np.ndarray | None:
     """What was kept of these draws and chains, in an array whose first sizes are `form`; None where nothing was."""
     return np.array([kept[d][c] for d, c in which]).reshape(*form, *kept[0].shape[1:]) if kept else None
 
@@ -439,7 +431,7 @@ def _entry_stats(state: GibbsState, f: np.ndarray, problem: Problem, executor: E
     entries = problem.entries
 
     def theta() -> np.ndarray:
-        return kernel_arguments(state.setup.parameters, state.parameters[c], problem)[1]
+        return kernel_arguments(state.own.setup.parameters, state.parameters[c], problem)[1]
 
     return base.EntryStats(entries.y, entries.weight, f, len(entries.permutation), theta, executor)
 
@@ -466,7 +458,7 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     change = relative_change(state.rows, old)
     del old  # a draw may be kept in its place
     if held is not None and len(state.left_out):
-        now = holdout.ChainsDrawn(sweeps, state.rows, state.setup.parameters, state.parameters, even)
+        now = holdout.ChainsDrawn(sweeps, state.rows, state.own.setup.parameters, state.parameters, even)
         given = state.given_at(held.place, problem)
         held, draws = holdout.learn_from_held(held, now, given, problem, options, own.told_noise)
         which = holdout.promising_chains(held, sweeps, burn_in, problem.likelihood)
@@ -478,11 +470,9 @@ def step(state: GibbsState, problem: Problem, options: Any, executor: Executor) 
     return keep(state, problem, options), sweep
 
 
-def _sweep_chain(
-    c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor
-) -> tuple[tuple[Any, ...], float]:
+def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor) -> tuple[Any, float]:
     """Draw everything of chain c once; gives the parameters and the mean log likelihood of the entries in the sweep."""
-    setup, f, key = state.setup, state.own.f[c], base.DrawKey(problem.seed, state.sweeps, c)
+    setup, f, key = state.own.setup, state.own.f[c], base.DrawKey(problem.seed, state.sweeps, c)
     parameters, draws, judge = setup.parameters, list(state.parameters[c]), None
     if setup.before_rows or setup.augmentation.auxiliary:
         stats = _entry_stats(state, f, problem, executor, c)
@@ -528,7 +518,7 @@ def _residual_stats(
         weight=weight,
         target=target,
         left_out=left_out,
-        drawn=state.setup.augmentation.auxiliary,
+        drawn=state.own.setup.augmentation.auxiliary,
         even=even,
         validation=validation,
         executor=executor,
@@ -541,7 +531,7 @@ def draw_sites(
     """Draw the auxiliary variables of chain c: the weight and the target of every entry."""
     # `used` (n_blocks, LANES) is 0 where an entry says nothing of its latent value; where there are no such variables
     # weight and target are of a Gaussian that stands for the entry, and rows drawn by it need the judge
-    own, setup, f = state.own, state.setup, state.own.f[c]
+    own, setup, f = state.own, state.own.setup, state.own.f[c]
     room, around, known = own.sites, own.around, problem.entries.known
     sites = room.weight.reshape(f.shape), room.target.reshape(f.shape)
     y, theta = kernel_arguments(setup.parameters, draws, problem)
@@ -580,7 +570,7 @@ def with_weights(
     """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
     # `before` is what fits beside count unless entries left out say otherwise
     held: Any = state.held
-    shapes = holdout.noise_at(state.setup.parameters, state.parameters, held.place).shape
+    shapes = holdout.noise_at(state.own.setup.parameters, state.parameters, held.place).shape
     held = holdout.weigh_chains(held, options, beside, before)
     if state.own.told_noise and shapes is not None:
         held = held._replace(noise_ratio=holdout.ratio_of_student(held, shapes, beside))
@@ -634,7 +624,7 @@ GIBBS = Method(
         proposes_rows=lambda likelihood: likelihood.normal is None,
     ),
     resume=resume,
-    ended=lambda state: None if state is None else state.put(setup=state.setup._replace(by_row=NO_ENTRIES)),
+    ended=lambda state: None if state is None else state.put(setup=state.own.setup._replace(by_row=NO_ENTRIES)),
 )
 PG_GIBBS = replace(
     GIBBS,

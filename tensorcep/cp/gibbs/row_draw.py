@@ -21,7 +21,7 @@ from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.random import new_stream, normal, start_stream
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.memmap import StoredTargets, in_pieces
+from tensorcep.cp.model.memmap import in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
@@ -235,10 +235,7 @@ def draw_parts(
     """Draw the rows cuts[first]:cuts[last], whose prior has natural parameters Lam and eta: see `draw_rows`."""
     a, b, lists = int(cuts[first]), int(cuts[last]), (by_row.start, by_row.end, by_row.others)
     law = (Lam, eta, tau, key, fit, factors)
-    if isinstance(target, StoredTargets):
-        in_pieces(draw_rows, a, b, offset, lists, source, columns, target, *law, *room, align=LANES)
-    else:
-        draw_rows(a, b, offset, lists, source, columns, (base, weight, target), *law, *room)
+    in_pieces(draw_rows, a, b, offset, lists, source, columns, (base, weight, target), *law, *room, align=LANES)
 
 
 # The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.

@@ -11,6 +11,7 @@ import pandas as pd
 from tensorcep.core import checks
 from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import offsets
+from tensorcep.cp.model.entries import OfEach
 from tensorcep.cp.posterior.belief import Result
 from tensorcep.entries.labels import Labels, column_names
 from tensorcep.entries.sparse_tensor import SparseTensor, frame_entries
@@ -166,7 +167,7 @@ def _kind_of(labels: Any) -> str | None:
     return KINDS.get(kind, kind)
 
 
-def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: np.ndarray | None = None) -> np.ndarray:
+def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: OfEach = None) -> np.ndarray:
     """Packed rows (n, K), of rows beyond the shape their mode's prior row; warns, or raises, where nothing is known."""
     rows, touched = placed_rows(coords, posterior, described)
     if touched.any():
@@ -178,9 +179,7 @@ def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: 
     return rows
 
 
-def placed_rows(
-    coords: np.ndarray, posterior: Result, described: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def placed_rows(coords: np.ndarray, posterior: Result, described: OfEach = None) -> tuple[np.ndarray, np.ndarray]:
     """Packed rows (n, K) as `packed_rows` gives them, and which entries (n,) touch a row of which nothing is known."""
     known = posterior.seen if described is None else posterior.seen | described
     first, total = offsets(posterior.shape)[:-1], sum(posterior.shape)

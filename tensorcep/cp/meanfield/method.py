@@ -101,9 +101,9 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> MeanF
 
 def _with_latent(state: MeanFieldState, problem: Problem, executor: Executor) -> MeanFieldState:
     """The latent values at the present rows; of entries on scratch none are kept."""
-    if state.setup.on_scratch:
+    if state.own.setup.on_scratch:
         return state
-    f = latent_of_entries(problem.entries, state.rows.mean, executor, state.setup.columns.groups)
+    f = latent_of_entries(problem.entries, state.rows.mean, executor, state.own.setup.columns.groups)
     return state.put(sites=state.own.sites._replace(f=f))
 
 
@@ -113,8 +113,8 @@ def _with_sites(
     """The best laws of the auxiliary variables at the present rows, whose moves from `before` are not too large."""
     # Matched Gaussians of MANY entries take the variances of the latent values from the sweep before where `more` modes
     # follow: these are half the time of a sweep, change slowly after the first one, and no bound depends on them.
-    augmentation, old = state.setup.augmentation, state.own.sites
-    if not state.setup.auxiliary:
+    augmentation, old = state.own.setup.augmentation, state.own.sites
+    if not state.own.setup.auxiliary:
         return state
     if augmentation.matched or not augmentation.weighted or len(problem.entries.known):
         state = _with_latent(state, problem, executor)
@@ -126,13 +126,13 @@ def _with_sites(
     elif augmentation.weighted:
         square = row_update.latent_squares(problem, row_update.all_second_moments(state), executor, state.f)
         state = state.put(sites=state.own.sites._replace(square=square))
-    state.own.sites.update(augmentation, state.setup.parameters, state.parameters, problem, executor)
+    state.own.sites.update(augmentation, state.own.setup.parameters, state.parameters, problem, executor)
     return state
 
 
 def step(state: MeanFieldState, problem: Problem, options: Any, executor: Executor) -> tuple[MeanFieldState, Sweep]:
     """One sweep: every mode once, with the auxiliary variables and a precision after each; then the rest."""
-    setup, annealed = state.setup, state.sweeps < options.anneal
+    setup, annealed = state.own.setup, state.sweeps < options.anneal
     old = state.rows.mean.copy() if setup.on_scratch else state.f
     if not annealed:
         state = state._replace(hyper=cp_rows.update_prior(state.hyper, setup.small, state.rows))
@@ -174,7 +174,7 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
 
 def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFieldState:
     """The best law of a precision, by the sums of mode k, which was updated last."""
-    own, setup, i = state.own, state.setup, state.setup.noise
+    own, setup, i = state.own, state.own.setup, state.own.setup.noise
     if i < 0:
         return state
     chunks, sites, Q = setup.by_row.chunks[k], own.sites, state.rows.eta.shape[1]
@@ -193,7 +193,7 @@ def _with_laws(state: MeanFieldState, problem: Problem, executor: Executor) -> M
     """The laws that latent values tell, and the auxiliary variables that go with them."""
     # where Gaussians are matched these are at the latent values f to which rows will move (`Parameter.shift`); at where
     # f still is their weights would be wrong, and with them the next law, which then swings
-    setup, sites = state.setup, state.own.sites
+    setup, sites = state.own.setup, state.own.sites
     shift: np.ndarray | float = 0.0
     told = [i for i, one in enumerate(setup.parameters) if one.by_latent]
     if not told:
@@ -232,7 +232,7 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
     # The factors of rows or entries are integrated out exactly given the precision tau and the shape of their prior,
     # which are points: the maximum of the bound given the rows, found after every sweep that is not annealed. The rows
     # see the factors by their means, as weights of the entries.
-    setup, sites, f, i = state.setup, state.own.sites, state.f, state.setup.noise
+    setup, sites, f, i = state.own.setup, state.own.sites, state.f, state.own.setup.noise
     if i < 0 or not setup.parameters[i].uneven:
         return state
     power, second = problem.weights, row_update.latent_squares(problem, row_update.all_second_moments(state), executor)
@@ -251,7 +251,7 @@ def _with_uneven_noise(state: MeanFieldState, problem: Problem, executor: Execut
 
 def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
     """The evidence lower bound: what the entries say in expectation, minus the divergences of rows and parameters."""
-    sites, setup = state.own.sites, state.setup
+    sites, setup = state.own.sites, state.own.setup
     bound = cp_rows.rows_bound(state.hyper, state.rows, problem.shape, executor)
     # with a learned precision, whose law is optimal given the rest, entries and precision together give the log
     # normaliser of q(tau) minus that of its prior, minus N log(2 pi) / 2, plus the entropies of auxiliary variables
@@ -268,7 +268,7 @@ def lower_bound(state: MeanFieldState, problem: Problem, executor: Executor) -> 
 
 def finish(state: MeanFieldState, problem: Problem) -> Posterior:
     """The posterior q of the rows and of what was learned of the likelihood."""
-    prior, small, theta = state.hyper, state.setup.small, results(state.setup.parameters, state.parameters)
+    prior, small, theta = state.hyper, state.own.setup.small, results(state.own.setup.parameters, state.parameters)
     axes = [None if own is None else small.prior.axis(k) for k, own in enumerate(prior.marginals)]
     for of, first in zip(axes, small.entries.offsets.tolist(), strict=False):
         if of is not None:
@@ -284,7 +284,7 @@ def hold_back(
     """Hold back rows of mode k, in place, until no latent value moves by more than FARTHEST; gives whether any was."""
     # before its update the rows had these means, (n_k, Q), and f were the latent values, (n_blocks, LANES), which are
     # to be computed again if a row was held back
-    n, first = len(problem.entries.permutation), int(state.setup.by_row.chunks[k][0])
+    n, first = len(problem.entries.permutation), int(state.own.setup.by_row.chunks[k][0])
     moved, weight = np.abs(state.f - f).ravel()[:n], weights_of_entries(problem)
     if weight is not None and moved.max(initial=0.0) > FARTHEST:  # what weighs nothing holds no row back
         moved[~tells(weight)] = 0.0
@@ -318,7 +318,7 @@ VMP = Method(
     ),
     trial_sweeps=lambda options: options.anneal,
     resume=_with_latent,
-    of_entries=lambda state: state.setup.by_row,
+    of_entries=lambda state: state.own.setup.by_row,
 )
 PG_VB = replace(
     VMP,

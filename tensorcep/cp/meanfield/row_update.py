@@ -163,11 +163,6 @@ class MeanFieldState(NamedTuple):
     sweeps: int
 
     @property
-    def setup(self) -> Setup:
-        """What follows from the problem."""
-        return self.own.setup
-
-    @property
     def f(self) -> np.ndarray:
         """E[f] of every entry, (n_blocks, LANES)."""
         return self.own.sites.f
@@ -182,8 +177,8 @@ class MeanFieldState(NamedTuple):
 
     def precision(self, power: float = 1.0) -> float:
         """E[tau] of the entries, by which their weights are multiplied, times `power`."""
-        i: Any = self.setup.noise
-        return power if i < 0 else self.setup.parameters[i].precision(self.parameters[i], power)
+        i: Any = self.own.setup.noise
+        return power if i < 0 else self.own.setup.parameters[i].precision(self.parameters[i], power)
 
 
 class Update(NamedTuple):
@@ -268,14 +263,14 @@ ROW_UPDATES = Pass(
 
 def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, executor: Executor) -> MeanFieldState:
     """The optimal q of every row of mode k, every entry counting `power` times."""
-    rows, own, chunks, precision = state.rows, state.own, state.setup.by_row.chunks[k], state.precision(power)
-    first, last, n_clamped = int(chunks[0]), int(chunks[-1]), state.setup.orders.n_clamped
+    rows, own, chunks, precision = state.rows, state.own, state.own.setup.by_row.chunks[k], state.precision(power)
+    first, last, n_clamped = int(chunks[0]), int(chunks[-1]), state.own.setup.orders.n_clamped
     mine, (P, Q), series = slice(first, last), (rows.Lam.shape[1], rows.eta.shape[1]), state.hyper.of_series(k)
     prior, now = state.hyper, state.hyper.now
     Lam, eta, mean = (of_mode(part, k, problem.shape) for part in (now.Lam, now.eta, prior.mean))
     update = Update(precision, Lam, eta, mean, n_clamped)
     before = rows.mean[mine].copy() if n_clamped else rows.mean[mine]
-    at_once = executor.updates_rows and series is None and not state.setup.on_scratch
+    at_once = executor.updates_rows and series is None and not state.own.setup.on_scratch
     if not (k == 0 and own.first_summed):
         _sum_mode(k, state, update if at_once else None, problem, executor)
     # what the square owes to the columns that are clamped in this mode stays
@@ -296,7 +291,7 @@ def update_mode(k: int, state: MeanFieldState, power: float, problem: Problem, e
 
 def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Problem, executor: Executor) -> None:
     """Sums over the entries of the rows of mode k, in place, and with an `update` what follows of them for the rows."""
-    own, setup, rows, (seconds, means) = state.own, state.setup, state.rows, sources(k, state)
+    own, setup, rows, (seconds, means) = state.own, state.own.setup, state.rows, sources(k, state)
     chunks, scratch = setup.by_row.chunks[k], partial(room_for_products, own.sum_Z2.shape[1])
     if setup.on_scratch:
         sums = (False, seconds.made(executor), own.sum_Z2), (True, means.made(executor), own.sum_yz)
@@ -317,7 +312,7 @@ def _sum_mode(k: int, state: MeanFieldState, update: Update | None, problem: Pro
 
 def sources(k: int, state: MeanFieldState) -> tuple[cp_rows.RowSource, cp_rows.RowSource]:
     """What the sums of mode k take of the rows of the other modes, for the elements of z z' and of z."""
-    orders, mean = state.setup.orders, state.rows.mean
+    orders, mean = state.own.setup.orders, state.rows.mean
     if not orders.n_clamped:
         return _numbers(state), cp_rows.RowSource("means", mean, {"mean": mean})
     return _numbers(state, orders.products[k]), _numbers(state, orders.means[k])
@@ -325,13 +320,13 @@ def sources(k: int, state: MeanFieldState) -> tuple[cp_rows.RowSource, cp_rows.R
 
 def all_second_moments(state: MeanFieldState) -> cp_rows.RowSource:
     """Packed second moments of all columns of the rows."""
-    orders = state.setup.orders
+    orders = state.own.setup.orders
     return _numbers(state, tuple(orders.second) if orders.n_clamped else None)
 
 
 def _numbers(state: MeanFieldState, order: Any = None) -> cp_rows.RowSource:
     rows = state.rows
-    first, of = state.setup.small.entries.offsets, {"mean": rows.mean, "cov": rows.cov}
+    first, of = state.own.setup.small.entries.offsets, {"mean": rows.mean, "cov": rows.cov}
     return cp_rows.RowSource("numbers", state.own.numbers, of, numbers_of, order, first)
 
 
@@ -357,7 +352,7 @@ def _square_of_rows(mine: slice, mean: np.ndarray, own: MeanFieldSums) -> float:
 
 def first_square(state: MeanFieldState, problem: Problem, executor: Executor) -> float:
     """E[sum of f^2] over the entries from all elements of the first mode."""
-    setup, orders = state.setup, state.setup.orders
+    setup, orders = state.own.setup, state.own.setup.orders
     chunks, ones, sums = setup.by_row.chunks[0], problem.weights.ravel(), []
     for order in (orders.products, orders.squares):
         source = _numbers(state, order[0]).made(executor)

@@ -108,11 +108,6 @@ class FreeColumns(NamedTuple):
     # modes, and where the first lies among the free columns of each of these modes, counted through all modes
     groups: np.ndarray
 
-    @property
-    def any_clamped(self) -> bool:
-        """Whether a column is clamped in some mode."""
-        return not bool(self.free.all())
-
     def cross(self, k: int) -> np.ndarray:
         """Pairs of columns of the elements of z c in mode k, free ones first, (Q, C, 2)."""
         return np.stack(np.meshgrid(self.free_index[k], self.clamped_index[k], indexing="ij"), axis=-1)

@@ -7,7 +7,7 @@ kernel serves every order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from tensorcep.core.packing import offsets
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import lay_out, list_rows, number_lines, sort_lines
 
+# A number of each of some entries, None where there is none.
+OfEach: TypeAlias = "np.ndarray | None"
 # Partial sums over chunks of entries make the result independent of the number of threads. They may take at most this
 # fraction of the memory of the messages, which also bounds the time to add them up.
 PARTIAL_FRACTION = 0.25

@@ -57,13 +57,13 @@ def row_pieces(
 
 def in_pieces(kernel: Callable[..., None], first: int, last: int, offset: int, *record: Any, align: int = 1) -> None:
     """Call a kernel of rows for first:last; where their entries are stored, for as many rows at a time as are read."""
-    lists, source, columns, entries, *rest = record
-    if not isinstance(entries, StoredTargets):
+    lists, source, columns, (_, nothing, values), *rest = record
+    if not isinstance(values, StoredTargets):
         kernel(first, last, offset, *record)
         return
     start, _, others = lists
-    for a, b, at in row_pieces(start, first, last, (others, entries.value), offset, align):
-        kernel(a, b, offset, lists, source, columns, (at.start, np.zeros(0), entries.at(at)), *rest)
+    for a, b, at in row_pieces(start, first, last, (others, values.value), offset, align):
+        kernel(a, b, offset, lists, source, columns, (at.start, nothing, values.at(at)), *rest)
 
 
 def sum_stored(
@@ -119,8 +119,17 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
         place[at] = np.arange(at.start, at.stop)
     parts: tuple[np.ndarray, ...] = (*source.columns, y, place)
     del place
-    for k in range(order - 1, -1, -1):
-        parts = _sort_by(k, parts, shape[k], room)
+    for k in range(order - 1, -1, -1):  # all parts in the stable order of part k
+        ordered = tuple(room.empty(part.shape, part.dtype) for part in parts)
+        count = np.zeros(shape[k], dtype=np.int64)
+        for at in pieces(n):
+            count += np.bincount(parts[k][at], minlength=shape[k])
+        filled = np.cumsum(count) - count
+        for at in pieces(n):
+            places, to = _place_keys(np.ascontiguousarray(parts[k][at]), filled)
+            for part, out in zip(parts, ordered, strict=True):
+                out[to] = part[at][places]
+        parts = ordered
     if source.distinct:
         for at in pieces(n - 1):
             following = slice(at.start + 1, at.stop + 1)
@@ -145,20 +154,6 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
             np.add(parts[k][own], first[k], out=column[:used], casting="unsafe")
             rows[mine, k] = column.reshape(-1, LANES)
     return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), parts[order + 1], first)
-
-
-def _sort_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
-    """All parts in the stable order of part k, whole numbers below `size`."""
-    n, out = len(parts[k]), tuple(room.empty(part.shape, part.dtype) for part in parts)
-    count = np.zeros(size, dtype=np.int64)
-    for at in pieces(n):
-        count += np.bincount(parts[k][at], minlength=size)
-    filled = np.cumsum(count) - count
-    for at in pieces(n):
-        place, to = _place_keys(np.ascontiguousarray(parts[k][at]), filled)
-        for part, sorted_part in zip(parts, out, strict=True):
-            sorted_part[to] = part[at][place]
-    return out
 
 
 def _place_keys(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ import numpy as np
 from tensorcep.core.arrays import LEAF, RunningSum
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.packing import diagonal, offsets, pack, unpack
+from tensorcep.cp.model.entries import OfEach
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import arrange, row_divergences, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
@@ -20,6 +21,7 @@ from tensorcep.priors.coupled import Joint, in_place
 from tensorcep.priors.ou_process import LOG_2PI, Chained
 from tensorcep.priors.solvers.chain import Marginals
 
+Theta = float | np.ndarray  # of all entries, or of each
 Mixed = Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
@@ -134,9 +136,7 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
     return augmentation if some or not len(y) else None
 
 
-def train_score(
-    problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, mixed: Mixed = None
-) -> float:
+def train_score(problem: Problem, f: np.ndarray, theta: Theta, y: OfEach = None, mixed: Mixed = None) -> float:
     """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES)."""
     # theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)``
     # makes of the log densities of kernels those of all kinds of entries

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries
 from tensorcep.cp.inputs.weights import Weighted
+from tensorcep.cp.model.entries import OfEach as OfEach
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
@@ -29,8 +30,7 @@ from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
 
 Known = TypeVar("Known", bound="Observation")
-# A number of each entry, None where there is none; and what a fit decided, by the names that files give it.
-OfEach: TypeAlias = "np.ndarray | None"
+# What a fit decided, by the names that files give it.
 Facts = dict[str, Any]
 Decided = tuple[Likelihood, Facts]
 

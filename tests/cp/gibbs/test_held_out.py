@@ -241,8 +241,8 @@ def test_a_fit_that_has_ended_tells_without_lists_of_its_entries(rng):
     coords, _, y = data(rng, 600)
     method, state = METHODS["gibbs"], sample(coords, y, 2, 2).state
     ended = method.ended(state)
-    assert sum(part.nbytes for part in ended.setup.by_row[:5]) == 8
-    assert ended.put(setup=state.setup) == state
+    assert sum(part.nbytes for part in ended.own.setup.by_row[:5]) == 8
+    assert ended.put(setup=state.own.setup) == state
     assert method.ended(None) is None
 
 

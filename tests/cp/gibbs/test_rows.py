@@ -64,7 +64,7 @@ def test_drawn_rows_are_those_of_the_plain_twin(rng, K, shape, free, weighted):
     state.own.sites.weight[:n], state.own.sites.target[:n] = weight, target
     packed = (coords + first[:-1])[p.entries.permutation]
     prior = unpack(p.prior.Lam, R), p.prior.eta
-    normals = normals_of(state.setup.small.rank, 11, 3)
+    normals = normals_of(state.own.setup.small.rank, 11, 3)
     wanted = oracle.sweep(packed, start, first, free, (weight, target), 2.5, prior, normals)
     squares = draw_factors(state, 0, p, 2.5, ThreadExecutor(1)).sums
     np.testing.assert_allclose(state.rows[0], wanted, rtol=1e-9, atol=1e-10)

@@ -54,7 +54,7 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     monkeypatch.setattr(tasks, "BYTES_AT_A_TIME", at_a_time)
     monkeypatch.setattr("tensorcep.core.shared_memory.SMALLEST", 0)
     p, state = state_of(rng)
-    sums, by_row, y = state.own, state.setup.by_row, p.entries.y.ravel()
+    sums, by_row, y = state.own, state.own.setup.by_row, p.entries.y.ravel()
     mean, cov, good = state.rows.mean.copy(), state.rows.cov, state.rows.good
     cuts, numbers, means = by_row.chunks[0], sums.numbers.copy(), mean.copy()
     P, Q = cov.shape[1], mean.shape[1]
