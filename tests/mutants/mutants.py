@@ -143,7 +143,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "vmp-clamped-sign",
-        "tensorcep/cp/meanfield/row_update.py",
+        "tensorcep/cp/meanfield/method.py",
         "sum_yz[:, :Q] - offsets_of(",
         "sum_yz[:, :Q] + offsets_of(",
         "The clamped columns' part of the latent value is added to what the rows must tell.",
@@ -152,7 +152,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "vmp-weights-of-values",
-        "tensorcep/cp/meanfield/row_update.py",
+        "tensorcep/cp/meanfield/method.py",
         "y, weight = problem.power * y, problem.power",
         "y, weight = y, problem.power",
         "Weights of entries multiply their precisions and not their values.",

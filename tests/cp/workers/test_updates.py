@@ -14,9 +14,8 @@ from helpers.problems import problem, settings_of
 from tensorcep.core.executor import ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
 from tensorcep.core.shared_memory import put
-from tensorcep.cp.meanfield import row_update as updating
-from tensorcep.cp.meanfield.method import VMP
-from tensorcep.cp.meanfield.row_update import ROW_UPDATES, Update, update_mode, update_natural, update_parts
+from tensorcep.cp.meanfield import method as updating
+from tensorcep.cp.meanfield.method import ROW_UPDATES, VMP, Update, update_mode, update_natural, update_parts
 from tensorcep.cp.model.entries import room_for_products
 from tensorcep.cp.workers import executor, tasks
 from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part, write_part
