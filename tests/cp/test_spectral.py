@@ -9,9 +9,8 @@ from helpers.cases import each
 from threadpoolctl import threadpool_limits
 
 from tensorcep.core.executor import ThreadExecutor, threads_of
-from tensorcep.cp.init import subspaces
-from tensorcep.cp.init.spectral import _descend, spectral_start
-from tensorcep.cp.init.subspaces import LEAST_OF_THREAD, MOST_APART, mode_bases
+from tensorcep.cp.init import spectral
+from tensorcep.cp.init.spectral import LEAST_OF_THREAD, MOST_APART, _descend, mode_bases, spectral_start
 from tensorcep.cp.simulate import simulate_cp
 
 
@@ -196,7 +195,7 @@ def test_mode_bases_gives_every_thread_rows_of_about_as_many_elements():
 @each("apart", [0, MOST_APART])
 def test_mode_bases_side_by_side_draw_what_one_after_the_other_does(n, pairs, apart, monkeypatch):
     # rows of the first mode share no cell of the others: nothing is drawn for it but what tells cells apart
-    monkeypatch.setattr(subspaces, "MOST_APART", apart)
+    monkeypatch.setattr(spectral, "MOST_APART", apart)
     rng, shape = np.random.default_rng(0), (90, 80, 300)
     coords = np.stack([rng.integers(0, size, 300) for size in shape], axis=1)
     coords[:, 2] = np.arange(300)

@@ -12,10 +12,10 @@ from scipy.special import expit, gammainc, gammaincc, logsumexp
 
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.cp.model.entries import rows_of
+from tensorcep.cp.model.entries import OfEach, rows_of
 from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
-from tensorcep.cp.model.parameters import Laws, Parameters, mix_densities
+from tensorcep.cp.model.parameters import Laws, Pair, Parameters, mix_densities
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.cp.posterior.belief import Draws
@@ -152,32 +152,15 @@ class HeldOut(NamedTuple):
         """The chains that go on."""
         return np.arange(len(self.mean)) if self.weights is None else np.flatnonzero(self.weights > 0.0)
 
-    @property
-    def tells_noise(self) -> bool:
-        """Whether they are enough for the noise."""
-        return len(self.place) >= THRESHOLDS.fewest
 
-
-Given = tuple[np.ndarray, np.ndarray]  # what kernels take as y and theta of the entries left out, (C, n) each
-
-
-class HeldNoise(NamedTuple):
-    """Noise that differs."""
-
-    factor: np.ndarray  # (C, n), what multiplies the precisions of the entries left out, as far as it is known
-    shape: np.ndarray | None  # (C, 1), of the factors' law where each entry has one; else None
-
-
-EVEN_NOISE = HeldNoise(np.ones(1), None)
-
-
-def noise_at(parameters: Parameters, draws: Sequence[Laws], place: np.ndarray) -> HeldNoise:
-    """What parameters say, by their draws in each of C chains, of the noise of entries at these places (n,)."""
+def noise_at(parameters: Parameters, draws: Sequence[Laws], place: np.ndarray) -> tuple[np.ndarray, OfEach]:
+    """What multiplies the precision of entries at these places, (C, n), by the draws of parameters in each chain."""
+    # second comes the shape (C, 1) of the law of these factors where each entry has one, else None
     factor, shape = np.ones((len(draws), len(place))), np.full((len(draws), 1), np.inf)
     for c, i in np.ndindex(len(draws), len(parameters)):
         own, of_shape = parameters[i].factors(draws[c][i], place)
         factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
-    return HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+    return factor, shape if np.isfinite(shape).all() else None
 
 
 class Beside(NamedTuple):
@@ -240,15 +223,15 @@ class ChainsDrawn(NamedTuple):
 
 
 def learn_from_held(
-    held: HeldOut, now: ChainsDrawn, given: Given, problem: Problem, options: Any, told_noise: bool
+    held: HeldOut, now: ChainsDrawn, given: Pair, problem: Problem, options: Any, told_noise: bool
 ) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
     """The estimates after a sweep, and draws of parameters where these entries tell them (`told_noise`: the noise)."""
+    # `given` is what kernels take as y and theta of the entries left out, (C, n) each
     parameters, f = now.parameters, np.empty_like(held.mean)
-    differs = not now.even and any(one.uneven for one in parameters)
-    uneven = noise_at(parameters, now.draws, held.place) if differs else EVEN_NOISE
+    precise, shape = (np.ones(1), None) if now.even else noise_at(parameters, now.draws, held.place)
     latent_of_draws(now.rows, held.rows, f)
     f += held.known
-    share, precise = 1.0 / min(now.sweep + 1, WINDOW), uneven.factor
+    share = 1.0 / min(now.sweep + 1, WINDOW)
     mean = held.mean + share * (f - held.mean)
     spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
     factor = held.factor + share * (precise - held.factor)
@@ -259,10 +242,10 @@ def learn_from_held(
     noise = np.maximum(2.0 * of_mean - np.sum(telling * precise * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
     density = held.log_density
     if now.sweep >= options.burn_in // 2:
-        each = log_likelihoods(problem.likelihood, *given, f, uneven.shape)
+        each = log_likelihoods(problem.likelihood, *given, f, shape)
         pairs = zip(now.draws, each, strict=True)
         density = np.logaddexp(density, [mix_densities(parameters, draws, held.y, own) for draws, own in pairs])
-    share = share if uneven.shape is None else 0.0  # told in another way: `ScaleMixture.follow`
+    share = share if shape is None else 0.0  # told in another way: `ScaleMixture.follow`
     noise = held.noise + share * (noise - held.noise)
     held = held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
     if not told_noise or now.even or now.sweep % EVERY:

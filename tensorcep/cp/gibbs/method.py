@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.core.arrays import concatenated, mean_square, on_scratch, room_of, variance
+from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.executor import ALONE, Executor, Pass, Rooms
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.packing import offsets
@@ -37,7 +38,7 @@ from tensorcep.core.random import RandomStream, generator, stream_key
 from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.null_model import can_shrink, shrink, with_constant
 from tensorcep.cp.gibbs import row_draw
-from tensorcep.cp.gibbs.metropolis import Around, Judge, judge_of
+from tensorcep.cp.gibbs.metropolis import Around, Judge, Pair, judge_of
 from tensorcep.cp.model import parameters as of_likelihood
 from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import FreeColumns, encode_columns, free_problem
@@ -60,6 +61,7 @@ from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 Precision = float | base.RowPrecision  # of all entries, or one for those of each row of a mode
 NO_PLACES = np.zeros(0, dtype=np.int64)
+NO_FIT = np.zeros(0), NO_PLACES
 NO_ENTRIES = EntriesByRow(
     np.zeros(1, np.int64), NO_PLACES, np.zeros(0, np.int32), row_draw.NOTHING, np.zeros((0, 0), np.int32), ()
 )
@@ -242,21 +244,12 @@ def latent_of_chain(state: GibbsState, chain: int, problem: Problem, executor: E
     return latent_of_entries(problem.entries, free, executor, setup.free.groups)
 
 
-class RowFit(NamedTuple):
-    """Of the rows of the mode that was drawn last, (n_k,) each."""
-
-    # of weight (target / weight - f)^2 at the new rows over the entries of each; of a series their sum comes first
-    sums: np.ndarray
-    sizes: np.ndarray  # how many entries each has
-
-
-NO_FIT = RowFit(np.zeros(0), np.zeros(0, dtype=np.int64))
-
-
 def draw_factors(
     state: GibbsState, c: int, problem: Problem, precision: Precision, executor: Executor, judge: Judge | None = None
-) -> RowFit:
+) -> Pair:
     """Draw the rows of every mode in turn, those of a mode with a precision each last; a `judge` turns some down."""
+    # gives of the rows of the mode drawn last sums over their entries of weight (target / weight - f)^2, (n_k,), or of
+    # a series their sum first, and how many entries they have
     setup, prior, factors = state.own.setup, state.hyper[c], state.rows[c]
     first, by_row, rooms, fit = offsets(problem.shape), setup.by_row, setup.rooms[c], np.zeros(len(factors))
     by_row = by_row if len(state.left_out) else by_row._replace(end=by_row.start[1:])
@@ -301,7 +294,7 @@ def draw_factors(
             judge.decide(data, key, old, factors, executor)
     executor.settle()
     of_last = slice(first[modes[-1]], first[modes[-1] + 1]) if modes else slice(0)
-    return RowFit(fit[of_last], by_row.end[of_last] - by_row.start[:-1][of_last])
+    return fit[of_last], by_row.end[of_last] - by_row.start[:-1][of_last]
 
 
 def draw_priors(state: GibbsState) -> GibbsState:
@@ -422,7 +415,8 @@ def init(kind: str, problem: Problem, options: Any, executor: Executor) -> Gibbs
         draws.append(tuple(parameter.first_draw(spread, stats) for parameter in parameters))
     told = not auxiliary and state.learns_precision and options.noise == "held-out"
     around = Around(f.copy(), np.zeros_like(f), options.burn_in) if augmentation.matched else None
-    state = state.put(f=f, around=around, told_noise=told and held is not None and held.tells_noise)
+    enough = held is not None and len(held.place) >= THRESHOLDS.fewest
+    state = state.put(f=f, around=around, told_noise=told and enough)
     return state._replace(parameters=tuple(draws))
 
 
@@ -499,7 +493,7 @@ def _sweep_chain(c: int, state: GibbsState, problem: Problem, even: bool, execut
 
 
 def _residual_stats(
-    c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor, fit: RowFit = NO_FIT
+    c: int, state: GibbsState, problem: Problem, even: bool, executor: Executor, fit: Pair = NO_FIT
 ) -> base.ResidualStats:
     """What is known of the residuals of chain c, before its rows are drawn or with the fit of those that were."""
     own, entries, left_out, validation = state.own, problem.entries, state.left_out, None
@@ -510,8 +504,8 @@ def _residual_stats(
     weight, target = (part.reshape(-1, LANES) for part in own.sites[:2])
     return base.ResidualStats(
         n=problem.total_weight - float(without),
-        sums=fit.sums,
-        sizes=fit.sizes,
+        sums=fit[0],
+        sizes=fit[1],
         y=entries.y,
         present=entries.weight,
         f=own.f[c],
@@ -570,7 +564,7 @@ def with_weights(
     """At the end of the burn-in: the chains that go on, and how far each, and each fit beside them, is believed."""
     # `before` is what fits beside count unless entries left out say otherwise
     held: Any = state.held
-    shapes = holdout.noise_at(state.own.setup.parameters, state.parameters, held.place).shape
+    _, shapes = holdout.noise_at(state.own.setup.parameters, state.parameters, held.place)
     held = holdout.weigh_chains(held, options, beside, before)
     if state.own.told_noise and shapes is not None:
         held = held._replace(noise_ratio=holdout.ratio_of_student(held, shapes, beside))

@@ -116,15 +116,6 @@ def as_observed(problem: Problem, augmentation: Augmentation, parameters: Parame
     return sites._replace(present=copy_near(weight)) if some_present else sites
 
 
-def squared_targets(sites: ExpectedSites, problem: Problem) -> float:
-    """The sum of weight times the square of the target of one entry."""
-    y, weight = sites.target, problem.power if problem.uneven is None else sites.weight
-    if weight is None:
-        return float(np.einsum("bl,bl->", y, y))
-    used = weight > 0.0
-    return float((y[used] ** 2 / weight[used]).sum())
-
-
 def latent_squares(
     problem: Problem, second: cp_rows.RowSource, executor: Executor, f: np.ndarray | None = None
 ) -> np.ndarray:
@@ -525,7 +516,10 @@ def _with_precision(k: int, state: MeanFieldState, problem: Problem) -> MeanFiel
     else:
         cross = float(np.einsum("ir,ir->", state.rows.mean[mine], own.sum_yz[mine, :Q]))
         cross += float(own.sum_yz[mine, Q:].sum())
-    squared = squared_targets(sites, problem) if setup.squares is None else setup.squares
+    y, weight, squared = sites.target, problem.power if problem.uneven is None else sites.weight, setup.squares
+    if squared is None:  # the sum of weight times the square of the target of one entry
+        used = slice(None) if weight is None else weight > 0.0
+        squared = float(np.einsum("bl,bl->", y, y) if weight is None else (y[used] ** 2 / weight[used]).sum())
     stats = base.PrecisionStats(problem.total_weight, max(0.0, squared - 2.0 * cross + own.square))
     return state.learn(i, setup.parameters[i].expect(state.parameters[i], stats))
 

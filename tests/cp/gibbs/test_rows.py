@@ -66,7 +66,7 @@ def test_drawn_rows_are_those_of_the_plain_twin(rng, K, shape, free, weighted):
     prior = unpack(p.prior.Lam, R), p.prior.eta
     normals = normals_of(state.own.setup.small.rank, 11, 3)
     wanted = oracle.sweep(packed, start, first, free, (weight, target), 2.5, prior, normals)
-    squares = draw_factors(state, 0, p, 2.5, ThreadExecutor(1)).sums
+    squares = draw_factors(state, 0, p, 2.5, ThreadExecutor(1))[0]
     np.testing.assert_allclose(state.rows[0], wanted, rtol=1e-9, atol=1e-10)
     if not weighted:
         f = wanted[packed].prod(axis=1).sum(axis=1)
