@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from tensorcep.core.executor import ThreadExecutor, threads_of
 from tensorcep.cp.init import spectral
-from tensorcep.cp.init.spectral import LEAST_OF_THREAD, MOST_APART, _descend, mode_bases, spectral_start
+from tensorcep.cp.init.spectral import LEAST_OF_THREAD, MOST_APART, Search, _descend, mode_bases, spectral_start
 from tensorcep.cp.simulate import simulate_cp
 
 
@@ -181,7 +181,8 @@ def test_mode_bases_gives_every_thread_rows_of_about_as_many_elements():
             super().run(counted_kernel, first, last, *record, **how)
 
     two, shape = Counting(2), (2002, 1, 152)
-    bases = [mode_bases(coords, values, shape, 5, np.random.default_rng(2), by) for by in (ThreadExecutor(1), two)]
+    rest = (coords, values, (coords[:0], values[:0]), shape, 5)
+    bases = [mode_bases(Search(*rest, np.random.default_rng(2), by), 5) for by in (ThreadExecutor(1), two)]
     two.close()
     for one, other in zip(*bases, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -201,7 +202,7 @@ def test_mode_bases_side_by_side_draw_what_one_after_the_other_does(n, pairs, ap
     coords[:, 2] = np.arange(300)
     values, rng = rng.standard_normal(300), np.random.default_rng(5)
     with threads_of(n) as executor:
-        bases = mode_bases(coords, values, shape, 2, rng, executor, pairs)
+        bases = mode_bases(Search(coords, values, (coords[:0], values[:0]), shape, 2, rng, executor), 2, pairs)
     other = np.random.default_rng(5)
     for k, others in enumerate([[1, 2], [0, 2], [0, 1]]):
         other.integers(1, 2**62, 2)

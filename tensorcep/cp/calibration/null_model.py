@@ -26,7 +26,7 @@ from scipy.special import logit, logsumexp, ndtri
 from tensorcep.core.arrays import variance
 from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.packing import offsets
-from tensorcep.cp.calibration import holdout
+from tensorcep.cp.calibration.holdout import LEAST_SHARE, LEAST_WEIGHT, HeldOut
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling_values
 from tensorcep.cp.posterior.belief import Draws
@@ -120,7 +120,7 @@ def mean_share(evidence: np.ndarray, chosen: float = 0.0, constant: float = CONS
 
 # What is not noise of the variance about the constant is at most this share of it, as of the chains' own
 # (`holdout.LEAST_SHARE`).
-MOST_DOUBT = 1.0 - holdout.LEAST_SHARE
+MOST_DOUBT = 1.0 - LEAST_SHARE
 TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -130,7 +130,7 @@ def can_shrink(likelihood: Likelihood) -> bool:
     return likelihood.learns_precision or likelihood.observes in ("labels", "levels") or likelihood.is_of_rates
 
 
-def shrink(held: holdout.HeldOut, problem: Problem) -> holdout.HeldOut:
+def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
     if likelihood.observes in ("labels", "levels") or likelihood.censored or likelihood.is_of_rates:
@@ -166,13 +166,13 @@ def shrink(held: holdout.HeldOut, problem: Problem) -> holdout.HeldOut:
     return _mix(_with_doubt(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
 
 
-def _with_doubt(held: holdout.HeldOut, law: ConstantLaw, most: float) -> holdout.HeldOut:
+def _with_doubt(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
     """With what no draw could tell of the latent values, at most so much, beside the constant."""
     square = float(np.mean((held.mean_of_all - law.f) ** 2 + held.spread_of_all))
     return held._replace(doubt=min(square, most))
 
 
-def _beside_law(held: holdout.HeldOut, law: ConstantLaw, problem: Problem) -> holdout.HeldOut:
+def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if problem.likelihood.is_of_rates else None)
     own: Any = held.weights
     equal = np.ptp(own) == 0.0 and not held.beside.any()
@@ -195,8 +195,8 @@ def _beside_law(held: holdout.HeldOut, law: ConstantLaw, problem: Problem) -> ho
 
 
 def _mix(
-    held: holdout.HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - holdout.LEAST_WEIGHT
-) -> holdout.HeldOut:
+    held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - LEAST_WEIGHT
+) -> HeldOut:
     """All together at a share, above `most` at 1, beside the constant, of which the log densities are `nothing`."""
     if share > most:
         return held
@@ -224,7 +224,7 @@ def _regress(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float
     return slope, max(0.0, 1.0 - variance / slope**2)
 
 
-def with_constant(draws: Draws, held: holdout.HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
+def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
     """Draws of which those that do not count, evenly spread, say nothing but the constant."""
     # their rows, which are large, are changed in place; `free` (K, R) bool tells columns that are not held at 1, None:
     # all; the rows' `prior` may say that some modes are series

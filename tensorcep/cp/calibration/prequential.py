@@ -1,8 +1,4 @@
-"""Prequential predictions: how entries were predicted before they were learned, beside a constant.
-
-The constant is one law for all entries, fitted to the values so far: by it a stream stands well or badly, and labels
-are predicted by a mixture of both.
-"""
+"""Prequential predictions: how entries were predicted before they were learned, beside one law for all of them."""
 
 from __future__ import annotations
 

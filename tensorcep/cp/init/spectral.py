@@ -39,15 +39,7 @@ Drawn = tuple[list[list[int]], np.ndarray | None]
 MOST_APART = 1 << 20
 
 
-def mode_bases(
-    coords: np.ndarray,
-    values: np.ndarray,
-    shape: Sequence[int],
-    size: int,
-    rng: np.random.Generator,
-    executor: Executor = ALONE,
-    pairs: bool = False,
-) -> list[np.ndarray]:
+def mode_bases(search: Search, size: int, pairs: bool = False) -> Factors:
     """For each mode rows (n_k, r), r <= `size`, whose span holds its factors; their mean square over entries is 1."""
     # With A the unfolding whose row i is divided by the root of its number of entries, they are the eigenvectors of
     # A A' without its diagonal for positive eigenvalues. The diagonal holds nothing but the squares of values, noise
@@ -57,6 +49,7 @@ def mode_bases(
     # the unfolding. Modes go side by side, unless entries are so many that this would take room.
     # Source: Cai, Li, Poor and Chen (2022), Nonconvex low-rank tensor completion from noisy data, section 2 (diagonal
     # deletion); the weights of rows are ours.
+    coords, values, _, shape, _, rng, executor = search
     counts = [np.bincount(coords[:, k], minlength=n) for k, n in enumerate(shape)]
     seen, before = [int(np.count_nonzero(count)) for count in counts], rng.bit_generator.state
     drawn = [_draw(n, size, len(shape), rng, pairs) for n in seen]
@@ -169,9 +162,7 @@ def _product(A: csr_matrix, executor: Executor) -> Callable[[np.ndarray], np.nda
     return product
 
 
-def core_tensor(
-    bases: list[np.ndarray], coords: np.ndarray, values: np.ndarray, executor: Executor = ALONE
-) -> np.ndarray:
+def core_tensor(bases: Factors, coords: np.ndarray, values: np.ndarray, executor: Executor) -> np.ndarray:
     """The mean over the entries of y times the outer product of the modes' rows, (r_1, ..., r_K)."""
     # row by row of the mode with the fewest, whose own vectors multiply sums over entries in place of entries
     sizes: list[int] = [basis.shape[1] for basis in bases]
@@ -420,7 +411,7 @@ def _best_in(search: Search, size: int, pairs: bool) -> Judged:
     # of its columns more are tried, too, and a few where it finds nothing, since components then merge with less noise.
     # A matrix has no such local optima. Regressions of as few entries as pairs are for would end on some of them.
     coords, values, _, shape, rank, rng, executor = search
-    bases = mode_bases(coords, values, shape, size, rng, executor, pairs)
+    bases = mode_bases(search, size, pairs)
     best = [np.zeros((n, 0)) for n in shape], np.zeros(0), 0.0
     if min(basis.shape[1] for basis in bases) == 0:
         return best

@@ -175,7 +175,7 @@ def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: 
         what += f" (the first is entry {int(np.argmax(touched))})"
         if unknown == "error":
             fail_value(f'{what}; fit with such rows, or set unknown="prior".')
-        checks.warn_user(f"{what}; their prior is used.", UserWarning)
+        checks.warn_user(f"{what}; their prior is used.")
     return rows
 
 

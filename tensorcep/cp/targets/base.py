@@ -1,9 +1,4 @@
-"""What the values of a fit are: what a user says of them (`Target`), and what a fit decided (`Observation`).
-
-An estimator is parameters of the rows, which all of them share (`tensorcep.cp.plan.spec.FitSpec`), and a target: real
-values, two labels, ordered levels, or counts. Adding one is a file here with both classes, and an estimator that names
-it.
-"""
+"""What the values of a fit are: what a user says of them (`Target`), and what a fit decided (`Observation`)."""
 
 from __future__ import annotations
 

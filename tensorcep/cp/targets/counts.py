@@ -164,8 +164,7 @@ class CountObservation(Observation):
             if kind == "exposure":  # shares of successes are what one trial means
                 warn_user(
                     "the fit was to counts with exposure=, and these have none: rates, the counts of an exposure of 1, "
-                    "are predicted; give theirs, or exposure=1 if that is meant.",
-                    UserWarning,
+                    "are predicted; give theirs, or exposure=1 if that is meant."
                 )
         return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self.extent_unit or 1.0)
 
@@ -252,15 +251,13 @@ class CountTarget(Target):
         if fixed is not None and not get_likelihood(name).is_dispersed:
             warn_user(
                 f"the counts vary no more than Poisson ones, which have none: dispersion={fixed:g} is not used; "
-                "say likelihood='negbinomial' to keep it.",
-                UserWarning,
+                "say likelihood='negbinomial' to keep it."
             )
         record = with_dispersion(name, fixed).starting_at(found.r)
         if self.is_wild(y):
             warn_user(
                 f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
-                "decide the fit; check it, or leave it out.",
-                UserWarning,
+                "decide the fit; check it, or leave it out."
             )
         if found.spread < EVEN:
             what = "CPRegressor learns how much they vary; of counts out of a known number take likelihood='binomial'"
@@ -270,8 +267,7 @@ class CountTarget(Target):
                 what = "if cells that are not given hold zeros, add some (with_zeros)"
             warn_user(
                 "the counts vary less than Poisson ones: their variance about what their rows say is "
-                f"{found.spread:.2g} of the mean, and intervals will be too wide; {what}.",
-                UserWarning,
+                f"{found.spread:.2g} of the mean, and intervals will be too wide; {what}."
             )
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return with_zeros(record, inflated, found.share), told

@@ -31,8 +31,7 @@ def classes_of(y: Any) -> list[Any]:
     if len(classes) > FEWEST and isinstance(classes[0], str) and not ordered:
         warn_user(
             f"the levels are text without an order and are taken in that of the alphabet, {' < '.join(classes)}; give "
-            "y as an ordered Categorical, or as numbers, for another.",
-            UserWarning,
+            "y as an ordered Categorical, or as numbers, for another."
         )
     return list(classes)
 

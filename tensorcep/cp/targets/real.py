@@ -56,8 +56,7 @@ def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> Non
         below, down, lower, end = ("below", "down", "lower", least) if side == LOWER else ("above", "up", "raise", most)
         warn_user(
             f"{beyond} of {len(y)} values lie {below} {name}={limit:g}, {down} to {end:g}, and count as values at "
-            f"the limit; {lower} it if they were observed.",
-            UserWarning,
+            f"the limit; {lower} it if they were observed."
         )
 
 
@@ -147,8 +146,7 @@ def in_stream(powers: tuple[float, ...]) -> tuple[float, ...]:
     """The first, of a stream, in which no other can be tried; with a word on that."""
     warn_user(
         "the values are all positive, and so uneven that their root or logarithm is far nearer normal; a stream takes "
-        "them as they are: give it one of these in their place, or say power=1.",
-        UserWarning,
+        "them as they are: give it one of these in their place, or say power=1."
     )
     return powers[:1]
 
@@ -236,8 +234,7 @@ class RealTarget(Target):
                 warn_user(
                     f"{'a value' if n == 1 else f'{n} values'} of {len(y)} ({farthest:g} is the farthest) outweigh all "
                     "others together and can decide the fit, most of all one by a named method; check them, or leave "
-                    "them out.",
-                    UserWarning,
+                    "them out."
                 )
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
