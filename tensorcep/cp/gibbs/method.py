@@ -162,8 +162,7 @@ class GibbsState(NamedTuple):
         f, around = self.own.f, self.own.around
         if f.size:
             f = room_of(f).empty((len(which), *f.shape[1:]))
-            for own, c in zip(f, which, strict=True):
-                own[:] = self.own.f[c]
+            self.own.f.take(which, axis=0, out=f, mode="clip")
         if around is not None:
             around = around._replace(mean=around.mean[which], variance=around.variance[which])
         state = self.put(f=f, around=around)
@@ -328,13 +327,9 @@ def _with_current(state: GibbsState, problem: Problem, dtype: str | None) -> Gib
         modes: list[Any] = [prior.modes for prior in state.hyper]
         lines = (lines_of_modes(own, clocks) for own in modes)
         drifts = (np.stack([in_columns(own, clocks, places, problem.every_free) for own in lines]),)
-    now = KeptDraws(
-        rows=(state.rows.astype(dtype),),
-        theta=(state.theta,),
-        common=(common,) if common.size else (),
-        unknown=(_unknown_rows(state, problem),) if problem.prior.learned else (),
-        drifts=drifts,
-    )
+    unknown = (_unknown_rows(state, problem),) if problem.prior.learned else ()
+    shared, rows = (common,) if common.size else (), (state.rows.astype(dtype),)
+    now = KeptDraws(rows=rows, theta=(state.theta,), common=shared, unknown=unknown, drifts=drifts)
     return state.put(kept=KeptDraws(*(old + new for old, new in zip(kept, now, strict=True))))
 
 

@@ -495,12 +495,9 @@ def step(state: MeanFieldState, problem: Problem, options: Any, executor: Execut
         y, each = kernel_arguments(parameters, laws, problem) if differs else (problem.entries.y, theta)
         score = cp_rows.train_score(problem, state.f, each, y, partial(of_likelihood.mix_densities, parameters, laws))
         change = relative_change(state.f, old, problem.power)
-    sweep = Sweep(
-        change=change,
-        noise_precision=state.precision() if setup.noise >= 0 else np.nan,
-        train_score=score,
-        lower_bound=np.nan if annealed else lower_bound(state, problem, executor),
-    )
+    noise = state.precision() if setup.noise >= 0 else np.nan
+    bound = np.nan if annealed else lower_bound(state, problem, executor)
+    sweep = Sweep(change=change, noise_precision=noise, train_score=score, lower_bound=bound)
     return state._replace(sweeps=state.sweeps + 1), sweep
 
 

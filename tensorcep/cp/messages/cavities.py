@@ -204,14 +204,9 @@ def product_slots(free: np.ndarray | None, K: int, places_of_modes: Callable[[in
         return ProductSlots(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in ProductSlots._fields))
     columns, tables = encode_columns(free), []
     places = places_of_modes(K, columns.free_index.shape[1])
-    for k, clamped in enumerate(columns.clamped_index):
-        elements = ProductSlots(
-            z=columns.free_index[k],
-            Z2=packed_pairs(columns.free_index[k]),
-            offset=clamped,
-            cross=columns.cross(k).reshape(-1, 2),
-            square=np.stack(np.meshgrid(clamped, clamped, indexing="ij"), axis=-1).reshape(-1, 2),
-        )
+    for k, (own, clamped) in enumerate(zip(columns.free_index, columns.clamped_index, strict=True)):
+        cross, square = columns.cross(k).reshape(-1, 2), np.stack(np.meshgrid(clamped, clamped, indexing="ij"), axis=-1)
+        elements = ProductSlots(z=own, Z2=packed_pairs(own), offset=clamped, cross=cross, square=square.reshape(-1, 2))
         tables.append([columns.table(k, part, places) for part in elements])
     return ProductSlots(*(np.stack(table) for table in zip(*tables, strict=True)))
 

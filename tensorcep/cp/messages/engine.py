@@ -232,13 +232,9 @@ def first_state(
         f=latent_values(rows.mean, problem, executor),
         pace=pace,
     )
-    return MessageState(
-        rows=rows,
-        hyper=MessagePrior(cp_rows.initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=with_noise_messages(parameters, laws, *to_noise),
-        own=exchange,
-        sweeps=0,
-    )
+    hyper = MessagePrior(cp_rows.initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes)
+    laws = with_noise_messages(parameters, laws, *to_noise)
+    return MessageState(rows=rows, hyper=hyper, parameters=laws, own=exchange, sweeps=0)
 
 
 def with_noise_messages(

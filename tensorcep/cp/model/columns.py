@@ -38,11 +38,8 @@ def parts_of(interactions: Any, rank: int) -> dict[str, int]:
         fail_value(
             f"interactions must be one of {('auto', *PRESETS)}, or a dict of ranks for {PARTS}; got {interactions!r}."
         )
-    return {
-        "main": int(interactions != "cp"),
-        "pair": rank if interactions in ("pairwise", "all") else 0,
-        "cp": 0 if interactions == "pairwise" else rank,
-    }
+    pair = rank if interactions in ("pairwise", "all") else 0
+    return {"main": int(interactions != "cp"), "pair": pair, "cp": 0 if interactions == "pairwise" else rank}
 
 
 def free_columns(parts: dict[str, int], order: int) -> np.ndarray:
@@ -199,12 +196,9 @@ def some_columns(problem: Problem, which: np.ndarray) -> Problem:
     """The problem in some of its columns, which its prior must not couple with the others."""
     prior, free = problem.prior, problem.every_free[:, which]
     Lam = pack(unpack(prior.Lam, problem.rank)[:, which][:, :, which])
-    return problem._replace(
-        rank=len(which),
-        prior=prior.in_columns(Lam, np.ascontiguousarray(prior.eta[:, which]), np.where(free, which, -1)),
-        start=None if problem.start is None else np.ascontiguousarray(problem.start[:, which]),
-        free=None if free.all() else free,
-    )
+    prior = prior.in_columns(Lam, np.ascontiguousarray(prior.eta[:, which]), np.where(free, which, -1))
+    start = None if problem.start is None else np.ascontiguousarray(problem.start[:, which])
+    return problem._replace(rank=len(which), prior=prior, start=start, free=None if free.all() else free)
 
 
 def _columns(lines: np.ndarray, index: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
