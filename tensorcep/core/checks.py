@@ -78,7 +78,7 @@ def printable(text: str) -> str:
     return "".join(s if s.isprintable() or s == "\n" else s.encode("unicode_escape").decode() for s in text)
 
 
-def warn_user(message: str, category: type[Warning]) -> None:
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, pointing at the user's line that led here: the first outside this package and scikit-learn."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN:

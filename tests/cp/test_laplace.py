@@ -84,7 +84,7 @@ def test_laplace_settles_at_the_fixed_point_of_the_twin(rng, likelihood, K, R, c
     twin.msg_Lam, twin.msg_eta = messages(result.state, p)
     twin.total(range(K))
     if likelihood == "gaussian":
-        twin.b[p.entries.permutation] = result.state.messages.b.ravel()[: len(y)]
+        twin.b[p.entries.permutation] = result.state.own.messages.b.ravel()[: len(y)]
     oracle.sweep(twin, "parallel", curvature)
     assert_same_messages(result, p, twin, 1e-9)
 
@@ -156,7 +156,7 @@ def test_laplace_noise_message_has_the_residual_and_the_variance_at_the_mode(rng
     msg_Lam, msg_eta = messages(state, p)
     rows, total = coords + offsets(p.shape)[:-1], 0.0
     b_n = np.empty(30)
-    b_n[p.entries.permutation] = state.messages.b.ravel()[:30]
+    b_n[p.entries.permutation] = state.own.messages.b.ravel()[:30]
     a, b = posterior.noise
     for n in range(30):
         theta = (a - 0.5) / (b - b_n[n])

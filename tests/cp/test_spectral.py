@@ -9,9 +9,8 @@ from helpers.cases import each
 from threadpoolctl import threadpool_limits
 
 from tensorcep.core.executor import ThreadExecutor, threads_of
-from tensorcep.cp.init import subspaces
-from tensorcep.cp.init.spectral import _descend, spectral_start
-from tensorcep.cp.init.subspaces import LEAST_OF_THREAD, MOST_APART, mode_bases
+from tensorcep.cp.init import spectral
+from tensorcep.cp.init.spectral import LEAST_OF_THREAD, MOST_APART, Search, _descend, mode_bases, spectral_start
 from tensorcep.cp.simulate import simulate_cp
 
 
@@ -182,7 +181,8 @@ def test_mode_bases_gives_every_thread_rows_of_about_as_many_elements():
             super().run(counted_kernel, first, last, *record, **how)
 
     two, shape = Counting(2), (2002, 1, 152)
-    bases = [mode_bases(coords, values, shape, 5, np.random.default_rng(2), by) for by in (ThreadExecutor(1), two)]
+    rest = (coords, values, (coords[:0], values[:0]), shape, 5)
+    bases = [mode_bases(Search(*rest, np.random.default_rng(2), by), 5) for by in (ThreadExecutor(1), two)]
     two.close()
     for one, other in zip(*bases, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -196,13 +196,13 @@ def test_mode_bases_gives_every_thread_rows_of_about_as_many_elements():
 @each("apart", [0, MOST_APART])
 def test_mode_bases_side_by_side_draw_what_one_after_the_other_does(n, pairs, apart, monkeypatch):
     # rows of the first mode share no cell of the others: nothing is drawn for it but what tells cells apart
-    monkeypatch.setattr(subspaces, "MOST_APART", apart)
+    monkeypatch.setattr(spectral, "MOST_APART", apart)
     rng, shape = np.random.default_rng(0), (90, 80, 300)
     coords = np.stack([rng.integers(0, size, 300) for size in shape], axis=1)
     coords[:, 2] = np.arange(300)
     values, rng = rng.standard_normal(300), np.random.default_rng(5)
     with threads_of(n) as executor:
-        bases = mode_bases(coords, values, shape, 2, rng, executor, pairs)
+        bases = mode_bases(Search(coords, values, (coords[:0], values[:0]), shape, 2, rng, executor), 2, pairs)
     other = np.random.default_rng(5)
     for k, others in enumerate([[1, 2], [0, 2], [0, 1]]):
         other.integers(1, 2**62, 2)

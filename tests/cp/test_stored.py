@@ -67,7 +67,7 @@ def test_stored_entries_are_those_in_memory(K: int, tmp_path: Path) -> None:
             one = entries_by_row(memory.entries, late, values)
             other = memmap.by_row_of(scratch, late, values)
             stored = memmap.StoredTargets(other.value, memmap.value_offset(scratch.likelihood))
-            other = other._replace(value=stored.at(0, len(other.value)))
+            other = other._replace(value=stored.at(slice(None)))
             for name in EntriesByRow._fields:
                 assert same(getattr(one, name), getattr(other, name)), name
     assert on_scratch(scratch.entries.y)
@@ -116,7 +116,7 @@ def test_stored_values_are_single_only_where_nothing_is_lost(tmp_path: Path) -> 
         by_row = memmap.by_row_of(scratch, values=True)
         assert by_row.value.dtype == dtype
         targets = memmap.StoredTargets(by_row.value, memmap.value_offset(scratch.likelihood))
-        assert same(targets.at(0, len(by_row.value)), entries_by_row(memory.entries, values=True).value)
+        assert same(targets.at(slice(None)), entries_by_row(memory.entries, values=True).value)
         n, K = 801, 3
         read = (by_row.value.nbytes + by_row.others.nbytes) / n
         assert read == K * (4 * (K - 1) + np.dtype(dtype).itemsize)  # 36 bytes per entry and sweep
@@ -130,12 +130,13 @@ def test_stored_lists_are_made_once(tmp_path: Path) -> None:
 
 def test_stored_row_pieces_cover_all_rows_in_whole_groups() -> None:
     start = np.cumsum(np.concatenate([[0], np.random.default_rng(0).integers(0, 3 * memmap.READ // 40, 100)]))
-    cuts = list(memmap.row_pieces(start, 16, 99, align=16))
+    cuts = list(memmap.row_pieces(start, 16, 99, (), align=16))
     assert cuts[0][0] == 16
     assert cuts[-1][1] == 99
-    assert all(b == a for (_, b), (a, _) in itertools.pairwise(cuts))
-    assert all(a % 16 == 0 for a, _ in cuts)
-    assert all(start[b] - start[a] <= memmap.READ or b - a <= 16 for a, b in cuts)
+    assert all(b == a for (_, b, _), (a, *_) in itertools.pairwise(cuts))
+    assert all(a % 16 == 0 for a, *_ in cuts)
+    assert all(start[b] - start[a] <= memmap.READ or b - a <= 16 for a, b, _ in cuts)
+    assert all(at == slice(start[a], start[b]) for a, b, at in cuts)
 
 
 @pytest.mark.usefixtures("small_pieces")

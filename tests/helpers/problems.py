@@ -87,8 +87,8 @@ def means(posterior):
 
 def messages(state, p):
     """Messages in the order of the input: Lam (N, K, R, R) and eta (N, K, R), float64."""
-    Lam = state.messages.Lam.transpose(0, 3, 1, 2).reshape(-1, *state.messages.Lam.shape[1:3]).astype(float)
-    eta = state.messages.eta.transpose(0, 3, 1, 2).reshape(-1, *state.messages.eta.shape[1:3]).astype(float)
+    Lam = state.own.messages.Lam.transpose(0, 3, 1, 2).reshape(-1, *state.own.messages.Lam.shape[1:3]).astype(float)
+    eta = state.own.messages.eta.transpose(0, 3, 1, 2).reshape(-1, *state.own.messages.eta.shape[1:3]).astype(float)
     n = len(p.entries.permutation)
     back = np.argsort(p.entries.permutation)
     return unpack(Lam[:n][back], p.rank), eta[:n][back]

@@ -14,7 +14,7 @@ from helpers.problems import settings_of
 from helpers.samplers import COORDS, CP, MEAN, SD, SHAPE, THETA_PRIOR, latent, prior_of, with_theta
 
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.cp.gibbs.chains import latent_of_chain
+from tensorcep.cp.gibbs.method import latent_of_chain
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem

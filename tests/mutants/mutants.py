@@ -103,7 +103,7 @@ GIBBS = (
     ),
     Mutant(
         "gibbs-burn-in-kept",
-        "tensorcep/cp/gibbs/chains.py",
+        "tensorcep/cp/gibbs/method.py",
         "since = state.sweeps - options.burn_in",
         "since = state.sweeps - options.burn_in + 1",
         "The last sweep of the burn-in is kept as a draw.",
@@ -143,7 +143,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "vmp-clamped-sign",
-        "tensorcep/cp/meanfield/row_update.py",
+        "tensorcep/cp/meanfield/method.py",
         "sum_yz[:, :Q] - offsets_of(",
         "sum_yz[:, :Q] + offsets_of(",
         "The clamped columns' part of the latent value is added to what the rows must tell.",
@@ -152,7 +152,7 @@ DETERMINISTIC = (
     ),
     Mutant(
         "vmp-weights-of-values",
-        "tensorcep/cp/meanfield/sites.py",
+        "tensorcep/cp/meanfield/method.py",
         "y, weight = problem.power * y, problem.power",
         "y, weight = y, problem.power",
         "Weights of entries multiply their precisions and not their values.",

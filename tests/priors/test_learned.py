@@ -233,7 +233,7 @@ def test_cep_shrinks_messages_that_the_new_prior_cannot_carry(rng):
     p = learning(p, scale=3.0)
     state = CEP.init(p, settings_of("cep", damping=0.0, positive=False), ThreadExecutor(1))
     for r in (0, 2):  # the diagonal
-        state.messages.Lam[:, :, r] = -2.0 * p.entries.weight[:, None]
+        state.own.messages.Lam[:, :, r] = -2.0 * p.entries.weight[:, None]
     counts = np.zeros(sum(p.shape))
     np.add.at(counts, coords + offsets(p.shape)[:-1], 1.0)
     state.rows.Lam[:, [0, 2]] -= 2.0 * counts[:, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,16 +12,16 @@ from scipy.special import expit, gammainc, gammaincc, logsumexp
 
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.random import RandomStream, generator
-from tensorcep.cp.model.entries import rows_of
+from tensorcep.cp.model.entries import OfEach, rows_of
 from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
+from tensorcep.cp.model.parameters import Laws, Pair, Parameters, mix_densities
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
 from tensorcep.cp.posterior.belief import Draws
 from tensorcep.kernels.special import LOG_SQRT_2PI
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
 from tensorcep.likelihoods.parameters import scale_mixture
-from tensorcep.likelihoods.parameters.base import Parameter
 
 # Which entries are left out: in the burn-in of chains, by quick fits, and where columns are chosen.
 
@@ -152,34 +152,15 @@ class HeldOut(NamedTuple):
         """The chains that go on."""
         return np.arange(len(self.mean)) if self.weights is None else np.flatnonzero(self.weights > 0.0)
 
-    @property
-    def tells_noise(self) -> bool:
-        """Whether they are enough for the noise."""
-        return len(self.place) >= THRESHOLDS.fewest
 
-
-Given = tuple[np.ndarray, np.ndarray]  # what kernels take as y and theta of the entries left out, (C, n) each
-
-
-class HeldNoise(NamedTuple):
-    """Noise that differs."""
-
-    factor: np.ndarray  # (C, n), what multiplies the precisions of the entries left out, as far as it is known
-    shape: np.ndarray | None  # (C, 1), of the factors' law where each entry has one; else None
-
-
-EVEN_NOISE = HeldNoise(np.ones(1), None)
-
-
-def noise_at(
-    parameters: tuple[Parameter[Any], ...], draws: tuple[tuple[Any, ...], ...], place: np.ndarray
-) -> HeldNoise:
-    """What parameters say, by their draws in each of C chains, of the noise of entries at these places (n,)."""
+def noise_at(parameters: Parameters, draws: Sequence[Laws], place: np.ndarray) -> tuple[np.ndarray, OfEach]:
+    """What multiplies the precision of entries at these places, (C, n), by the draws of parameters in each chain."""
+    # second comes the shape (C, 1) of the law of these factors where each entry has one, else None
     factor, shape = np.ones((len(draws), len(place))), np.full((len(draws), 1), np.inf)
     for c, i in np.ndindex(len(draws), len(parameters)):
         own, of_shape = parameters[i].factors(draws[c][i], place)
         factor[c], shape[c] = factor[c] * own, min(shape[c, 0], of_shape)
-    return HeldNoise(factor, shape if np.isfinite(shape).all() else None)
+    return factor, shape if np.isfinite(shape).all() else None
 
 
 class Beside(NamedTuple):
@@ -218,38 +199,6 @@ def hold_out(problem: Problem, n_chains: int, noise: float) -> HeldOut | None:
     )
 
 
-def update_held_out(
-    held: HeldOut,
-    sweep: int,
-    burn_in: int,
-    factors: np.ndarray,
-    given: Given,
-    likelihood: Likelihood,
-    uneven: HeldNoise = EVEN_NOISE,
-    mixed: Callable[[np.ndarray], np.ndarray] = lambda log_density: log_density,
-) -> HeldOut:
-    """The estimates after the sweep of this number, counted from 0, at draws `factors` (C, n_rows, R)."""
-    # ``mixed(log_density)`` gives log densities (C, n) by those of the kernels
-    f = np.empty_like(held.mean)
-    latent_of_draws(factors, held.rows, f)
-    f += held.known
-    share = 1.0 / min(sweep + 1, WINDOW)
-    mean = held.mean + share * (f - held.mean)
-    spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
-    factor, now = held.factor + share * (uneven.factor - held.factor), uneven.factor
-    unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
-    telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
-    telling /= telling.sum(axis=1, keepdims=True)
-    of_mean = np.sum(telling * now * (held.y - mean) ** 2, axis=1)
-    noise = np.maximum(2.0 * of_mean - np.sum(telling * now * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
-    density = held.log_density
-    if sweep >= burn_in // 2:
-        density = np.logaddexp(density, mixed(log_likelihoods(likelihood, *given, f, uneven.shape)))
-    share = share if uneven.shape is None else 0.0  # told in another way: `ScaleMixture.follow`
-    noise = held.noise + share * (noise - held.noise)
-    return held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
-
-
 def log_likelihoods(
     likelihood: Likelihood, y: np.ndarray, theta: np.ndarray, f: np.ndarray, shape: np.ndarray | None
 ) -> np.ndarray:
@@ -260,9 +209,7 @@ def log_likelihoods(
         factors, log_weight = scale_mixture.nodes(shape)
         each = [log_likelihoods(likelihood, y, theta * factor, f, None) for factor in factors]
         return np.asarray(logsumexp(np.stack(each) + log_weight, axis=0))
-    value, d1, d2 = np.empty(f.size), np.empty(f.size), np.empty(f.size)
-    likelihood.loglik(y.ravel(), f.ravel(), theta.ravel(), value, d1, d2)
-    return value.reshape(f.shape)
+    return log_density(likelihood.loglik, y.ravel(), f.ravel(), theta.ravel())[0].reshape(f.shape)
 
 
 class ChainsDrawn(NamedTuple):
@@ -270,25 +217,37 @@ class ChainsDrawn(NamedTuple):
 
     sweep: int
     rows: np.ndarray  # (C, n_rows, R)
-    parameters: tuple[Parameter[Any], ...]
+    parameters: Parameters
     draws: tuple[tuple[Any, ...], ...]  # of the parameters, in each of C chains
     even: bool  # whether noise is taken to be the same everywhere
 
 
 def learn_from_held(
-    held: HeldOut, now: ChainsDrawn, given: Given, problem: Problem, options: Any, told_noise: bool
+    held: HeldOut, now: ChainsDrawn, given: Pair, problem: Problem, options: Any, told_noise: bool
 ) -> tuple[HeldOut, tuple[tuple[Any, ...], ...]]:
     """The estimates after a sweep, and draws of parameters where these entries tell them (`told_noise`: the noise)."""
-    C, parameters = len(now.rows), now.parameters
-
-    def mixed(log_density: np.ndarray) -> np.ndarray:
-        for c, i in np.ndindex(C, len(parameters)):
-            log_density[c] = parameters[i].mixed(now.draws[c][i], held.y, log_density[c])
-        return log_density
-
-    differs = not now.even and any(one.uneven for one in parameters)
-    uneven = noise_at(parameters, now.draws, held.place) if differs else EVEN_NOISE
-    held = update_held_out(held, now.sweep, options.burn_in, now.rows, given, problem.likelihood, uneven, mixed)
+    # `given` is what kernels take as y and theta of the entries left out, (C, n) each
+    parameters, f = now.parameters, np.empty_like(held.mean)
+    precise, shape = (np.ones(1), None) if now.even else noise_at(parameters, now.draws, held.place)
+    latent_of_draws(now.rows, held.rows, f)
+    f += held.known
+    share = 1.0 / min(now.sweep + 1, WINDOW)
+    mean = held.mean + share * (f - held.mean)
+    spread = held.spread + share * ((f - held.mean) * (f - mean) - held.spread)
+    factor = held.factor + share * (precise - held.factor)
+    unknown = held.noise[:, None] + factor * spread + np.finfo(float).tiny
+    telling = (unknown.min(axis=1, keepdims=True) / unknown) ** 2
+    telling /= telling.sum(axis=1, keepdims=True)
+    of_mean = np.sum(telling * precise * (held.y - mean) ** 2, axis=1)
+    noise = np.maximum(2.0 * of_mean - np.sum(telling * precise * (held.y - f) ** 2, axis=1), LEAST_SHARE * of_mean)
+    density = held.log_density
+    if now.sweep >= options.burn_in // 2:
+        each = log_likelihoods(problem.likelihood, *given, f, shape)
+        pairs = zip(now.draws, each, strict=True)
+        density = np.logaddexp(density, [mix_densities(parameters, draws, held.y, own) for draws, own in pairs])
+    share = share if shape is None else 0.0  # told in another way: `ScaleMixture.follow`
+    noise = held.noise + share * (noise - held.noise)
+    held = held._replace(mean=mean, spread=spread, noise=noise, factor=factor, log_density=density)
     if not told_noise or now.even or now.sweep % EVERY:
         return held, now.draws
     noise, every = held.noise.copy(), []
@@ -346,15 +305,11 @@ def weigh_chains(held: HeldOut, options: Any, beside: Sequence[Beside] = (), bef
 def ratio_beside_limits(y: np.ndarray, likelihood: Likelihood, beside: Sequence[Beside], weights: np.ndarray) -> float:
     """What the noise variances of fits that count so much are multiplied by, to tell the entries left out best."""
     # in place of `HeldOut.noise_ratio`, where a limit hides what residuals would tell
-    logz, alpha, beta = np.empty((3, len(y)))
     counted = np.flatnonzero(weights).tolist()  # what counts for nothing may not be finite
 
     def loss(log_ratio: float) -> float:
-        each = []
-        for one in (beside[i] for i in counted):
-            theta = np.full(len(y), np.exp(-log_ratio) / one.noise)
-            likelihood.tilted(y, one.mean, one.spread, theta, logz, alpha, beta)
-            each.append(logz.copy())
+        pairs = ((one, np.exp(-log_ratio) / one.noise) for one in (beside[i] for i in counted))
+        each = [tilted_moments(likelihood.tilted, y, one.mean, one.spread, theta)[0] for one, theta in pairs]
         return -float(logsumexp(each, axis=0, b=weights[counted, None]).sum())
 
     return float(np.exp(minimize_scalar(loss, bounds=LOG_RATIOS, method="bounded").x))

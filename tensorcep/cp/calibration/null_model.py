@@ -17,7 +17,6 @@ predictive distributions. The prior is ours.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from scipy.special import logit, logsumexp, ndtri
 from tensorcep.core.arrays import variance
 from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.packing import offsets
-from tensorcep.cp.calibration import holdout
+from tensorcep.cp.calibration.holdout import LEAST_SHARE, LEAST_WEIGHT, HeldOut
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling_values
 from tensorcep.cp.posterior.belief import Draws
@@ -121,7 +120,7 @@ def mean_share(evidence: np.ndarray, chosen: float = 0.0, constant: float = CONS
 
 # What is not noise of the variance about the constant is at most this share of it, as of the chains' own
 # (`holdout.LEAST_SHARE`).
-MOST_DOUBT = 1.0 - holdout.LEAST_SHARE
+MOST_DOUBT = 1.0 - LEAST_SHARE
 TINY = np.finfo(float).tiny
 LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 
@@ -131,46 +130,31 @@ def can_shrink(likelihood: Likelihood) -> bool:
     return likelihood.learns_precision or likelihood.observes in ("labels", "levels") or likelihood.is_of_rates
 
 
-def calibrated(
-    held: holdout.HeldOut,
-    problem: Problem,
-    options: Any,
-    beside: Sequence[holdout.Beside],
-    before: Any,
-    shapes: np.ndarray | None,
-    told_noise: bool,
-) -> tuple[holdout.HeldOut, holdout.NoiseLaw | None]:
-    """At the end of the burn-in: what each chain and fit beside them counts, the noise, and the law of new values."""
-    # `before` is what the fits beside them count unless the entries left out say otherwise, `shapes` (C, 1) those of
-    # Student noise, if it is such; `told_noise`: whether these entries tell the noise
-    held = holdout.weigh_chains(held, options, beside, before)
-    even = problem.uneven is None
-    if told_noise and shapes is not None:
-        held = held._replace(noise_ratio=holdout.ratio_of_student(held, shapes, beside))
-    if problem.likelihood.censored:
-        told = held.beside.any() and even
-        ratio = holdout.ratio_beside_limits(held.y, problem.likelihood, beside, held.beside) if told else 1.0
-        held = held._replace(noise_ratio=ratio)
-    if options.weights == "stacked" and can_shrink(problem.likelihood):
-        held = shrink(held, problem)
-    return held, holdout.noise_law_of(held) if told_noise and even else None
-
-
-def shrink(held: holdout.HeldOut, problem: Problem) -> holdout.HeldOut:
+def shrink(held: HeldOut, problem: Problem) -> HeldOut:
     """What all together count beside the constant, that constant, and the score of both."""
     likelihood = problem.likelihood
-    if likelihood.levels is not None:
-        if _main_column(problem.free) is None:
+    if likelihood.observes in ("labels", "levels") or likelihood.censored or likelihood.is_of_rates:
+        if _main_column(problem.free) is None:  # none that can hold the constant
             return held
-        link = "logit" if likelihood.levels.logistic else "probit"
-        shares = shares_of(telling_values(problem, held.place)[0], likelihood.levels.n)  # of entries not left out
-        record = ordinal(link, shares)
-        law = ConstantLaw(constant_of(link, shares), record.default_theta)
-        held = _beside_law(held, law, problem._replace(likelihood=record))
-        return held._replace(constant_theta=record.levels.start) if record.levels is not None else held
-    if likelihood.observes == "labels" or likelihood.censored or likelihood.is_of_rates:
-        others = _law_of_others(held, problem)
-        return held if others is None else _beside_law(held, others, problem)
+        others, exposure = telling_values(problem, held.place)  # of entries that were not left out
+        if likelihood.levels is not None:
+            link = "logit" if likelihood.levels.logistic else "probit"
+            shares = shares_of(others, likelihood.levels.n)
+            record = ordinal(link, shares)
+            law = ConstantLaw(constant_of(link, shares), record.default_theta)
+            held = _beside_law(held, law, problem._replace(likelihood=record))
+            return held._replace(constant_theta=record.levels.start) if record.levels is not None else held
+        if likelihood.is_of_rates:
+            total = float(len(others) if exposure is None else exposure.sum())
+            start = float(np.log(max(float(others.sum()), 0.5) / total))
+            return _beside_law(held, constant_law(likelihood, others, start, exposure), problem)
+        if likelihood.observes == "labels":
+            p = (np.count_nonzero(others > 0.0) + 0.5) / (len(others) + 1.0)
+            f = float(logit(p) if likelihood.f_is_log_odds else ndtri(p))
+            return _beside_law(held, ConstantLaw(f, likelihood.default_theta), problem)
+        if not np.ptp(others):
+            return held
+        return _beside_law(held, constant_law(likelihood, others, float(others.mean())), problem)
     y = held.y if len(held.y) >= THRESHOLDS.fewest else telling_values(problem)[0]  # too few do not tell their square
     law = ConstantLaw(0.0, 1.0 / max(float(np.mean(y**2)), TINY))
     nothing: np.ndarray = 0.5 * np.log(law.theta) - LOG_SQRT_2PI - 0.5 * law.theta * held.y**2
@@ -182,28 +166,13 @@ def shrink(held: holdout.HeldOut, problem: Problem) -> holdout.HeldOut:
     return _mix(_with_doubt(held, law, MOST_DOUBT / law.theta), slope_of(held.y, held.mean_of_all), nothing, law)
 
 
-def _with_doubt(held: holdout.HeldOut, law: ConstantLaw, most: float) -> holdout.HeldOut:
+def _with_doubt(held: HeldOut, law: ConstantLaw, most: float) -> HeldOut:
     """With what no draw could tell of the latent values, at most so much, beside the constant."""
     square = float(np.mean((held.mean_of_all - law.f) ** 2 + held.spread_of_all))
     return held._replace(doubt=min(square, most))
 
 
-def _law_of_others(held: holdout.HeldOut, problem: Problem) -> ConstantLaw | None:
-    """The constant law of the entries that were not left out; None where no column can hold it, or they do not vary."""
-    if _main_column(problem.free) is None:
-        return None
-    likelihood, (others, exposure) = problem.likelihood, telling_values(problem, held.place)
-    if likelihood.is_of_rates:
-        total = float(len(others) if exposure is None else exposure.sum())
-        start = float(np.log(max(float(others.sum()), 0.5) / total))
-        return constant_law(likelihood, others, start, exposure)
-    if likelihood.observes != "labels":
-        return constant_law(likelihood, others, float(others.mean())) if np.ptp(others) else None
-    p = (np.count_nonzero(others > 0.0) + 0.5) / (len(others) + 1.0)
-    return ConstantLaw(float(logit(p) if likelihood.f_is_log_odds else ndtri(p)), likelihood.default_theta)
-
-
-def _beside_law(held: holdout.HeldOut, law: ConstantLaw, problem: Problem) -> holdout.HeldOut:
+def _beside_law(held: HeldOut, law: ConstantLaw, problem: Problem) -> HeldOut:
     nothing = law.logpdf(problem.likelihood, held.y, np.exp(held.known) if problem.likelihood.is_of_rates else None)
     own: Any = held.weights
     equal = np.ptp(own) == 0.0 and not held.beside.any()
@@ -226,8 +195,8 @@ def _beside_law(held: holdout.HeldOut, law: ConstantLaw, problem: Problem) -> ho
 
 
 def _mix(
-    held: holdout.HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - holdout.LEAST_WEIGHT
-) -> holdout.HeldOut:
+    held: HeldOut, share: float, nothing: np.ndarray, law: ConstantLaw, most: float = 1.0 - LEAST_WEIGHT
+) -> HeldOut:
     """All together at a share, above `most` at 1, beside the constant, of which the log densities are `nothing`."""
     if share > most:
         return held
@@ -255,7 +224,7 @@ def _regress(y: np.ndarray, mean: np.ndarray, weight: np.ndarray) -> tuple[float
     return slope, max(0.0, 1.0 - variance / slope**2)
 
 
-def with_constant(draws: Draws, held: holdout.HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
+def with_constant(draws: Draws, held: HeldOut, free: np.ndarray | None, prior: RowPrior | None = None) -> Draws:
     """Draws of which those that do not count, evenly spread, say nothing but the constant."""
     # their rows, which are large, are changed in place; `free` (K, R) bool tells columns that are not held at 1, None:
     # all; the rows' `prior` may say that some modes are series

@@ -1,8 +1,4 @@
-"""Prequential predictions: how entries were predicted before they were learned, beside a constant.
-
-The constant is one law for all entries, fitted to the values so far: by it a stream stands well or badly, and labels
-are predicted by a mixture of both.
-"""
+"""Prequential predictions: how entries were predicted before they were learned, beside one law for all of them."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tensorcep.core.checks import warn_user
 from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.cp.calibration.null_model import CONSTANT_OF_LABELS, ConstantLaw, evidence_of_shares, mean_share
+from tensorcep.cp.model.entries import OfEach
 from tensorcep.cp.model.subsets import LEAST_TELLING, tells
 from tensorcep.likelihoods.base import Likelihood
 
@@ -51,9 +48,7 @@ class LogDispersion(NamedTuple):
     mean: float = 0.0
     precision: float = 0.1
 
-    def after(
-        self, likelihood: Likelihood, values: np.ndarray, mean: float, extent: np.ndarray | None = None
-    ) -> LogDispersion:
+    def after(self, likelihood: Likelihood, values: np.ndarray, mean: float, extent: OfEach = None) -> LogDispersion:
         """The Gaussian after counts (n,) of a known mean: the mode and the curvature there of what both say."""
 
         def loss(log_r: float) -> float:
@@ -70,9 +65,7 @@ def is_judged_by_score(likelihood: Likelihood) -> bool:
     return likelihood.observes in ("labels", "counts")
 
 
-def _log_mass(
-    likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: np.ndarray | None
-) -> np.ndarray:
+def _log_mass(likelihood: Likelihood, values: np.ndarray, mean: float, theta: float, extent: OfEach) -> np.ndarray:
     """Log mass of counts of this mean, at an extent of 1."""
     # the mean of a Poisson count is e^f, its theta being 1, of negative-binomial ones theta e^f, of a trial sigma(f)
     of_trials = likelihood.extent == "trials"
@@ -135,17 +128,20 @@ class Standing(NamedTuple):
             found = found._replace(spread=(before * self.spread + float(apart.sum())) / (before + len(values)))
         if likelihood.learns_dispersion:
             found = found._replace(dispersion=self.dispersion.after(likelihood, values, found.mean, extent))
-        gain = None
-        if predicted is not None and self.seen:
-            gain = self._gain(likelihood, values, predicted, extent, found.spread)
-        if gain is None:
+        if predicted is None or not self.seen:
             return found
-        left = min(1.0, RECENT / (self.n + len(values)))
-        sums = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain))
-        n, total, square = (left * (old + float(new)) for old, new in sums)
-        found = found._replace(n=n, gain=total, square=square)
-        if predicted is not None:
-            found = found._replace(score=left * (self.score + float(np.fmax(predicted.score, LEAST_SCORE).sum())))
+        if is_judged_by_score(likelihood):
+            gain = np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST)
+        else:  # squares, in units of those of the constant: of these values, or, where they are few, of all so far
+            apart = (values - self.mean) ** 2
+            unit = float(apart.mean()) if len(values) >= THRESHOLDS.fewest_in_stream else found.spread
+            if not unit > 0.0:  # the constant leaves nothing to gain
+                return found
+            gain = (apart - (values - predicted.mean) ** 2) / unit
+        left, score = min(1.0, RECENT / (self.n + len(values))), np.fmax(predicted.score, LEAST_SCORE)
+        pairs = ((self.n, len(gain)), (self.gain, gain.sum()), (self.square, gain @ gain), (self.score, score.sum()))
+        n, total, square, summed = (left * (old + float(new)) for old, new in pairs)
+        found = found._replace(n=n, gain=total, square=square, score=summed)
         if likelihood.observes != "labels":
             return found
         before = np.exp(-len(gain) / REMEMBERED) * np.array(self.shares or 0.0)
@@ -181,17 +177,6 @@ class Standing(NamedTuple):
             return _log_mass(likelihood, values, max(self.mean, 0.5 / self.seen), float(r), extent)
         spread = max(self.spread, LEAST_SPREAD)
         return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (values - self.mean) ** 2 / spread))
-
-    def _gain(
-        self, likelihood: Likelihood, values: np.ndarray, predicted: Predicted, extent: np.ndarray | None, unit: float
-    ) -> np.ndarray | None:
-        """What each prediction gained (n,); None where the constant leaves nothing to gain."""
-        # squares are in units of those of the constant: of these values, or, where they are few, in this one
-        if is_judged_by_score(likelihood):
-            return np.asarray(np.clip(predicted.score - self.constant(likelihood, values, extent), -MOST, MOST))
-        apart = (values - self.mean) ** 2
-        unit = float(apart.mean()) if len(values) >= THRESHOLDS.fewest_in_stream else unit
-        return (apart - (values - predicted.mean) ** 2) / unit if unit > 0.0 else None
 
     @property
     def is_doubtful(self) -> bool:

@@ -20,13 +20,13 @@ from numba import types
 from tensorcep.core.checks import fail_value
 from tensorcep.core.compile import TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
-from tensorcep.core.loop import Capabilities, Method, Sweep
+from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.settings import lacking
 from tensorcep.cp.cep import update
 from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.messages.cavities import product_slots
 from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
-from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.model.problem import USUAL, Problem
 from tensorcep.cp.settings import messages as passing
 
 # Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
@@ -101,18 +101,12 @@ CEP = Method(
     step=step,
     finish=finish,
     source="Wang & Zhe, Conditional Expectation Propagation",
-    capabilities=Capabilities(
-        learns_prior=True,
-        side_information=True,
-        local=True,
-        censors=True,  # a spike not by itself: real values are predicted worse for it
-        thresholds=True,
+    capabilities=USUAL._replace(
+        censors_spikes=False,  # real values are predicted worse for it
         heteroscedastic=("dispersion",),
         stores=lambda likelihood: not likelihood.censored and likelihood.extent != "trials",
         streams=True,
         revisits=True,
-        fixes_rows=True,
-        workers=True,
         passes_messages=True,
         knows_sparse_rows=True,
     ),

@@ -1,4 +1,12 @@
-"""CEP with one message per row in place of one per entry (stochastic EP), and its closed form for real values."""
+"""CEP with one message per row in place of one per entry (stochastic EP), and its closed form for real values.
+
+The cavity of a row is its posterior with one average message removed, the same for all its entries, so moments are
+needed per row instead of per entry. A pass computes every entry's new message and adds it to its rows at once; memory
+does not grow with R^2 times the number of entries.
+
+Source: Li, Hernandez-Lobato and Turner, "Stochastic expectation propagation" (2015), whose averaged factors are used
+here in the batch form: a sweep replaces the sum of the messages, damped, instead of one of them.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +20,13 @@ from tensorcep.core.executor import Executor, Pass
 from tensorcep.cp.cep.update import Rule, prepare, propose, squared_errors
 from tensorcep.cp.messages.cavities import PASS_SUMS, clear_sums, load_values
 from tensorcep.cp.messages.engine import GivenRows, MessageState
-from tensorcep.cp.model.columns import Orders, encode_columns, order_of, orders_of
+from tensorcep.cp.model.columns import Orders, encode_columns, orders_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, RowState, refresh_rows, times_in_sum
 from tensorcep.kernels.lanes import add_outer, moments
 from tensorcep.kernels.rows import gather, scatter_add, second_moments
 from tensorcep.kernels.slots import LANES, damp, scale
 from tensorcep.priors.base import per_row
-
-# CEP without stored messages: all entries of a row share one message, the average of theirs.
-#
-# The cavity of a row is its posterior with one average message removed, the same for all its entries, so moments are
-# needed per row instead of per entry. A pass computes every entry's new message and adds it to its rows at once; memory
-# does not grow with R^2 times the number of entries.
-#
-# Source: Li, Hernandez-Lobato and Turner, "Stochastic expectation propagation" (2015), whose averaged factors are used
-# here in the batch form: a sweep replaces the sum of the messages, damped, instead of one of them.
 
 
 def averaged_rows(state: MessageState, problem: Problem, modes: tuple[int, int], executor: Executor) -> GivenRows:
@@ -154,10 +153,8 @@ class Factors(NamedTuple):
 
 @functools.lru_cache(maxsize=4)
 def _orders(shape: tuple[int, int], free: bytes) -> Orders:
-    """Where the elements of z z', z c and c c' find their factors, of the free columns (K, R) bool."""
-    orders = orders_of(encode_columns(np.frombuffer(free, dtype=bool).reshape(shape)))
-    both = {at: np.concatenate([order, orders.squares[at]]) for at, order in orders.products.items()}
-    return orders._replace(products=both)
+    """Those of the free columns (K, R) bool."""
+    return orders_of(encode_columns(np.frombuffer(free, dtype=bool).reshape(shape)))
 
 
 def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
@@ -172,9 +169,10 @@ def _of_mode(k: int, others: RowState, problem: Problem, executor: Executor) -> 
     numbers[:, P:-1], numbers[:, -1] = mean, 1.0
     orders = _orders(free.shape, free.tobytes())
     C = orders.n_clamped
+    pairs = zip(orders.products[k], orders.squares[k], strict=True)
+    both = tuple(None if one is None or more is None else np.concatenate([one, more]) for one, more in pairs)
     second, means = (
-        RowSource("", numbers, {}, order=order_of(k, order, len(free)), first=first).made(executor)
-        for order in (orders.products, orders.means)
+        RowSource("", numbers, {}, order=order, first=first).made(executor) for order in (both, orders.means[k])
     )
     second[own, :P] = numbers[own, :P] * times_in_sum(R)
     second[own, P : P + R * C] = np.tile(2.0 * mean[own], C)

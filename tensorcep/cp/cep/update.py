@@ -180,16 +180,12 @@ def latent_moments(k, structured, R, w, at):
 
 @inlined
 def observe(rule, w, at):
-    """Slots precision and pull: the Gaussian observation of f that a value is, N(y'; f, 1 / lam), as lam and lam y'.
-
-    A measured value has lam = E[tau] and y' = y. A censored one says only t <= 0 of the noisy value t ~ N(f, 1 / tau),
-    and t >= 0 at an upper limit. At the cavity's mean m and variance v of f (`latent_moments`) its tilted moments
-    (alpha, beta) are those that
-
-        lam = beta / (1 - v beta),    lam y' = (alpha + beta m) / (1 - v beta)
-
-    gives. Since 0 < lam < tau messages stay positive definite.
-    """
+    """Slots precision and pull: the Gaussian observation of f that a value is, N(y'; f, 1 / lam), as lam and lam y'."""
+    # A measured value has lam = E[tau] and y' = y. A censored one says only t <= 0 of the noisy value
+    # t ~ N(f, 1 / tau), and t >= 0 at an upper limit. At the cavity's mean m and variance v of f (`latent_moments`) its
+    # tilted moments (alpha, beta) are those that
+    #   lam = beta / (1 - v beta),    lam y' = (alpha + beta m) / (1 - v beta)
+    # gives. Since 0 < lam < tau messages stay positive definite.
     for lane in range(LANES):
         w[at.precision, lane] = w[at.theta, lane]
         w[at.pull, lane] = w[at.theta, lane] * w[at.y, lane]
@@ -206,12 +202,10 @@ def observe(rule, w, at):
 
 @inlined
 def squared_errors(rule, w, at):
-    """Slot error = E[(y - f)^2] with all second moments (CEP eq. 18); y is the noisy value t where y is censored.
-
-    Under the cavity f has mean m and variance v: the error is (y - m)^2 + v. Tilted, with y added to what f is known
-    by: t lies s = v + 1 / tau from m, and given t the error has mean (t - m) / (tau s) and variance v / (tau s). The
-    first puts the noise too large by twice v. Censored, E[(t - m)^2] = s + s^2 (alpha^2 - beta).
-    """
+    """Slot error = E[(y - f)^2] with all second moments (CEP eq. 18); y is the noisy value t where y is censored."""
+    # Under the cavity f has mean m and variance v: the error is (y - m)^2 + v. Tilted, with y added to what f is known
+    # by: t lies s = v + 1 / tau from m, and given t the error has mean (t - m) / (tau s) and variance v / (tau s). The
+    # first puts the noise too large by twice v. Censored, E[(t - m)^2] = s + s^2 (alpha^2 - beta).
     for lane in range(LANES):
         v, theta = w[at.f_var, lane], w[at.theta, lane]
         share = 1.0 / (1.0 + v * theta)
@@ -253,13 +247,11 @@ def gaussian_message(structured, R, w, at):
 
 @block_kernel
 def counted_spread(positive, w, at):
-    """Slot spread: the share of cov(z alpha), the variance of the conditional mean, that an update counts.
-
-    In full it gives the covariance of the expected conditional second moment, but for an observation far from its
-    prediction (alpha^2 > beta) a negative message precision, and a sum of many of those outweighs any prior. Under the
-    model E[alpha^2] = beta, so the share min(1, beta / alpha^2) keeps every message of a log-concave likelihood
-    positive while changing only the updates of such observations.
-    """
+    """Slot spread: the share of cov(z alpha), the variance of the conditional mean, that an update counts."""
+    # In full it gives the covariance of the expected conditional second moment, but for an observation far from its
+    # prediction (alpha^2 > beta) a negative message precision, and a sum of many of those outweighs any prior. Under
+    # the model E[alpha^2] = beta, so the share min(1, beta / alpha^2) keeps every message of a log-concave likelihood
+    # positive while changing only the updates of such observations.
     for lane in range(LANES):
         square = w[at.alpha, lane] ** 2
         w[at.spread, lane] = max(0.0, w[at.beta, lane]) / square if positive and square > w[at.beta, lane] else 1.0
@@ -267,11 +259,9 @@ def counted_spread(positive, w, at):
 
 @block_kernel
 def first_order(tilted, positive, S, m, R, w, at):
-    """g = alpha z and A = beta Z2 - alpha^2 (Z2 - z z') at (z'm + E[c], tr(Z2 S)) (CEP eq. 10, supplement 8.1.2).
-
-    A = b Z2 + c z z' is left as its two factors: b in the slot beta, c in the slot spread. `positive` limits the second
-    term (`counted_spread`); `tilted` is an address (`Rule`).
-    """
+    """g = alpha z and A = beta Z2 - alpha^2 (Z2 - z z') at (z'm + E[c], tr(Z2 S)) (CEP eq. 10, supplement 8.1.2)."""
+    # A = b Z2 + c z z' is left as its two factors: b in the slot beta, c in the slot spread. `positive` limits the
+    # second term (`counted_spread`); `tilted` is an address (`Rule`).
     dot(w, at.f_mean, at.z, m, R)
     axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
     axpy(w, at.f_mean, at.f_mean, at.known, 1, at.one)
@@ -297,10 +287,8 @@ def natural_mean(R, w, at):
 
 @inlined
 def first_order_message(S, m, work, R, w, at):
-    """What turns the cavity (m, S) into the moments of `first_order`, whose A = b Z2 + c z z', b and c being slots.
-
-    T of b Z2 alone turns z into h = z + T S z, and c z z' adds c h h' / (1 - c z'S h). Slots `work` hold a square.
-    """
+    """What turns the cavity (m, S) into the moments of `first_order`, whose A = b Z2 + c z z', b and c being slots."""
+    # T of b Z2 alone turns z into h = z + T S z, and c z z' adds c h h' / (1 - c z'S h). Slots `work` hold a square.
     e, y, a = at.Yt, at.Y, at.a
     scaled_site_precision(w, at.Z2, at.beta, S, e, work, at.full, y, a, at.inv_diag, at.one, at.site_ok, at.T, R)
     symmetric_times_vector(w, S, at.z, at.Sz, R)
@@ -380,11 +368,9 @@ def _contract(d, w, at, lane):
 
 @block_kernel
 def _products_with_spread(S, m, R, w, at):
-    """Om = cov(z), Om m, Om S z and their contractions, with the mean and variance of f.
-
-    With clamped columns it is (z, c) that varies and (m, 1) that it meets: Om m and m'Om m then count cov(z, c) and
-    var(c) too. S has nothing for c.
-    """
+    """Om = cov(z), Om m, Om S z and their contractions, with the mean and variance of f."""
+    # With clamped columns it is (z, c) that varies and (m, 1) that it meets: Om m and m'Om m then count cov(z, c) and
+    # var(c) too. S has nothing for c.
     for r in range(R):
         subtract(w, at.t + r, at.zero, at.z + r, 1)
     add_outer(w, at.Z2, at.t, at.z, at.Om, R)
@@ -408,19 +394,15 @@ def _products_with_spread(S, m, R, w, at):
 
 @block_kernel
 def second_order(tilted, positive, w, at, S, m, R):
-    """g = E[z alpha] and A = E[z z' beta] - cov(z alpha) to second order in z about its mean (CEP eq. 11).
-
-    CEP takes the expectation of the conditional first and second moments of u, so the new covariance is that of the
-    expected second moment: it holds the variance of the conditional mean, S cov(z alpha) S. With Om = cov(z) = Z2 - zz'
-    and D2 h = sum_cd Om_cd d2h / dz_c dz_d (`_contract`), and grad h = h_m m + 2 h_v S z:
-
-        g             = z (alpha + D2 alpha / 2) + Om grad(alpha)
-        E[z z' beta]  = z z' (beta + D2 beta / 2) + Om beta + z (Om grad beta)' + (Om grad beta) z'
-        cov(z alpha)  = alpha^2 Om + alpha (z (Om grad alpha)' + (Om grad alpha) z') + z z' grad(alpha)' Om grad(alpha)
-
-    The derivatives of alpha and beta in (m, v) are central differences, so any likelihood with tilted moments serves.
-    ``positive`` limits cov(z alpha) (`counted_spread`).
-    """
+    """g = E[z alpha] and A = E[z z' beta] - cov(z alpha) to second order in z about its mean (CEP eq. 11)."""
+    # CEP takes the expectation of the conditional first and second moments of u, so the new covariance is that of the
+    # expected second moment: it holds the variance of the conditional mean, S cov(z alpha) S. With
+    # Om = cov(z) = Z2 - zz' and D2 h = sum_cd Om_cd d2h / dz_c dz_d (`_contract`), and grad h = h_m m + 2 h_v S z:
+    #   g             = z (alpha + D2 alpha / 2) + Om grad(alpha)
+    #   E[z z' beta]  = z z' (beta + D2 beta / 2) + Om beta + z (Om grad beta)' + (Om grad beta) z'
+    #   cov(z alpha)  = alpha^2 Om + alpha (z (Om grad alpha)' + (Om grad alpha) z') + z z' grad(alpha)' Om grad(alpha)
+    # The derivatives of alpha and beta in (m, v) are central differences, so any likelihood with tilted moments serves.
+    # ``positive`` limits cov(z alpha) (`counted_spread`).
     _products_with_spread(S, m, R, w, at)
     call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     counted_spread(positive, w, at)
@@ -452,11 +434,9 @@ def second_order(tilted, positive, w, at, S, m, R):
 
 @block_kernel
 def second_order_message(tilted, positive, S, m, vt, R, w, at):
-    """The message to the row of the cavity S and m, to second order: S = V'V, vt as `invert_triangle`.
-
-    It turns the cavity into the mean m + S g and covariance S - S A S. Since the cavity has Lam m = eta, the message is
-    T = A (I - S A)^-1 and eta = g + T (m + S g).
-    """
+    """The message to the row of the cavity S and m, to second order: S = V'V, vt as `invert_triangle`."""
+    # It turns the cavity into the mean m + S g and covariance S - S A S. Since the cavity has Lam m = eta, the message
+    # is T = A (I - S A)^-1 and eta = g + T (m + S g).
     second_order(tilted, positive, w, at, S, m, R)
     site_precision(w, at.A, vt, at.full, at.v, at.Y, at.Yt, at.a, at.inv_diag, at.one, at.site_ok, at.T, R)
     symmetric_times_vector(w, S, at.g, at.t, R)
@@ -479,13 +459,11 @@ def propose(own, structured, rule, R, w, at):
 
 @block_kernel
 def cep_chunks(first, last, modes, entries, columns, rows, messages, kept, sums, noise, rule, w, at):
-    """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last.
-
-    All messages of one entry are computed from the same state (the parallel schedule when modes covers all of them).
-    `columns` tells which columns are clamped, if any are. New messages replace old ones in place; their sums per row of
-    the updated modes go to ``sums``. ``noise`` is the (a, b) of the noise posterior, whose messages are updated with
-    those of the last mode.
-    """
+    """Update the messages to the modes ``modes[0]:modes[1]`` of every entry of the chunks first:last."""
+    # All messages of one entry are computed from the same state (the parallel schedule when modes covers all of them).
+    # `columns` tells which columns are clamped, if any are. New messages replace old ones in place; their sums per row
+    # of the updated modes go to ``sums``. ``noise`` is the (a, b) of the noise posterior, whose messages are updated
+    # with those of the last mode.
     K, R = entries.rows.shape[1], rows.eta.shape[1]
     closed_form, structured = rule.gaussian and rule.order == 1, columns.z.shape[2] > 0
     # the Gaussian message to a mode does not depend on that mode unless there are limits; its moments serve the noise

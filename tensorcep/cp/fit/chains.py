@@ -20,8 +20,7 @@ from tensorcep.cp.calibration.holdout import HeldOut, held_out_places, with_fact
 from tensorcep.cp.calibration.null_model import with_constant
 from tensorcep.cp.fit.run import MANY, MultiStart, QuickResult, best_of, continued, refitted, run_quick_fits
 from tensorcep.cp.fit.validation import finite_or_none
-from tensorcep.cp.gibbs.chains import GibbsState, draws_to_take
-from tensorcep.cp.gibbs.method import with_weights
+from tensorcep.cp.gibbs.method import GibbsState, draws_to_take, with_weights
 from tensorcep.cp.init.residual import strengths, used_columns
 from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
@@ -270,7 +269,7 @@ def joined_draws(sampled: Run, results: list[QuickResult], of: Sampled, plan: Pl
         if values[0] is not None:
             fields[name] = np.concatenate([value.reshape(-1, *value.shape[2:]) for value in values])[None]
     draws = with_constant(parts[0]._replace(**fields), held, whole.free, whole.prior)
-    return sampled._replace(posterior=with_factors(draws, state.noise_law))
+    return sampled._replace(posterior=with_factors(draws, state.own.noise_law))
 
 
 def _draws_of(

@@ -205,7 +205,7 @@ def _chains(state: Any, problem: Problem, place: np.ndarray, held: Any) -> dict[
     n_chains = len(state.rows) if kept else 0
     if not n_chains or len(kept) < LEAST_DRAWS:
         return {"n_chains": n_chains}
-    rows = rows_of(state.setup.small.entries, place)  # in all modes of the run
+    rows = rows_of(state.own.setup.small.entries, place)  # in all modes of the run
     draws = np.stack([latent_of_points(factors, rows) for factors in kept], axis=1)
     found, sizes = r_hat(draws), bulk_size(draws)
     weights = np.ones(n_chains) if held is None else held.weights[held.alive]

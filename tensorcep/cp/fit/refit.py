@@ -169,7 +169,7 @@ class FromMessages(MultiStart):
         with threads_of(plan.options.n_threads) as executor:
             new: MessageState = method.init(problem, settings, executor)
             places = np.flatnonzero(self.left)
-            parts = zip(old.messages, new.messages, strict=True)
+            parts = zip(old.own.messages, new.own.messages, strict=True)
             messages = Messages(*(_chosen(part, places, like) for part, like in parts))
             prior, modes = initial_prior(in_free), old.hyper.now.modes
             if modes is not None:

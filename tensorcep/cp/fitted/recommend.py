@@ -187,8 +187,8 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
     rows = [np.arange(size) for size in fit.shape]
     packed = [own + start for own, start in zip(rows, first, strict=False)]
     shown = [coordinates.labels_at(fit.labels, j, own) for j, own in enumerate(rows)]
-    listed = {j: coordinates.listed_rows(value) for j, value in given.items()}
     fixed = {j for j, value in given.items() if not coordinates.are_several(value)}
+    listed = {j: [value] if j in fixed else list(value) for j, value in given.items()}
     if not all(listed.values()) or not listed:
         for j in listed:
             rows[j] = packed[j] = rows[j][:0]

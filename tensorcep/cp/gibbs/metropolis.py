@@ -149,11 +149,9 @@ def _gains(row, lists, source, told, loglik, both, room):
 
 @block_kernel
 def turn_down(first, last, offset, lists, source, columns, told, loglik, key, climbs, old, factors, room, both, s):
-    """Leave each new row of the groups first:last of LANES rows with its probability, or put the old one in its place.
-
-    The arguments are those of `draw_rows`; `old` (n, R) are the rows of the mode as they were. Where a chain `climbs`,
-    which is no draw, and is far from what its Gaussians were matched at, a part of the way is gone that gains.
-    """
+    """Leave each new row of the groups first:last of LANES rows with its probability, or put the old one there."""
+    # The arguments are those of `draw_rows`; `old` (n, R) are the rows of the mode as they were. Where a chain climbs,
+    # which is no draw, and is far from what its Gaussians were matched at, a part of the way is gone that gains.
     for group in range(first, last):
         start_stream(s, key[0], key[1], key[2] * (1 << 32) + AFTER_DRAWS + group)
         for i in range(group * LANES, min(len(old), (group + 1) * LANES)):

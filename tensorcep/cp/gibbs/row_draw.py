@@ -21,7 +21,7 @@ from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.random import new_stream, normal, start_stream
 from tensorcep.cp.model.columns import FreeColumns
 from tensorcep.cp.model.entries import EntriesByRow
-from tensorcep.cp.model.memmap import StoredTargets, in_pieces
+from tensorcep.cp.model.memmap import in_pieces
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.lanes import add_outer, cholesky, layout, solve_lower, solve_upper, trace_product
 from tensorcep.kernels.rank_update import COLUMNS, add_outer_products, dot_row, multiply_rows, padded
@@ -235,10 +235,7 @@ def draw_parts(
     """Draw the rows cuts[first]:cuts[last], whose prior has natural parameters Lam and eta: see `draw_rows`."""
     a, b, lists = int(cuts[first]), int(cuts[last]), (by_row.start, by_row.end, by_row.others)
     law = (Lam, eta, tau, key, fit, factors)
-    if isinstance(target, StoredTargets):
-        in_pieces(draw_rows, a, b, offset, lists, source, columns, target, *law, *room, align=LANES)
-    else:
-        draw_rows(a, b, offset, lists, source, columns, (base, weight, target), *law, *room)
+    in_pieces(draw_rows, a, b, offset, lists, source, columns, (base, weight, target), *law, *room, align=LANES)
 
 
 # The draw of the rows of a mode given those of the others: nothing of a sweep needs them before all modes are drawn.
@@ -319,25 +316,17 @@ def of_row_noise(
 
 
 def draw_series(
-    prior: Joint,
-    cuts: np.ndarray,
-    record: tuple[Any, ...],
-    precision: float,
-    key: tuple[int, int, int],
-    factors: np.ndarray,
-    rooms: Rooms,
-    executor: Executor,
-    told: bool,
+    prior: Joint, record: Any, tau: float, key: Any, mine: np.ndarray, rooms: Rooms, executor: Executor, told: bool
 ) -> float:
-    """Draw the rows with entries of a mode, in place in `factors` (n_rows, R); if `told`, the sum of (target - f)^2."""
-    # the record is what `sum_rows` takes of it, between cuts
-    offset, columns, (n, D) = record[0], record[3], (int(cuts[-1]), prior.own.shape[1])
+    """Draw those with entries of the rows (n, R) of a mode, in place; if `told`, the sum of (target - f)^2."""
+    # the record is (cuts, offset, lists, source, columns, entries), of `sum_rows` between cuts; key of `draw_rows`
+    (cuts, offset, _, _, columns, _), (n, D) = record, (len(mine), prior.own.shape[1])
     own, free = in_place(prior.of), as_slice(columns.free[columns.free >= 0])
     at: Any = (own[:, None], free) if isinstance(own, np.ndarray) and isinstance(free, np.ndarray) else (own, free)
-    mine, P = factors[offset : offset + n], D * (D + 1) // 2
+    P = D * (D + 1) // 2
     if not told and isinstance(prior, Links) and not prior.of.closed and bool((np.diff(prior.of.place) > 0).all()):
         # of sums over entries that stay in the cache until they are read: there are as many as of the rows
-        place, drawn = prior.of.place, PiecewiseDraw(prior, precision)
+        place, drawn = prior.of.place, PiecewiseDraw(prior, tau)
         ends = np.searchsorted(cuts, np.arange(0, cuts[-1], max(1, NUMBERS_IN_CACHE // P)))
         ends = np.unique(np.append(ends, len(cuts) - 1))
         size = int(np.diff(cuts[ends]).max())
@@ -345,7 +334,7 @@ def draw_series(
         for a, b in itertools.pairwise(ends.tolist()):
             first, last = int(cuts[a]), int(cuts[b])
             rooms.start()
-            shifted = offset + first, *record[1:]
+            shifted = offset + first, *record[2:]
             executor.run(_sum_parts, 0, b - a, cuts[a : b + 1] - first, *shifted, Lam, eta, squares, scratch=rooms)
             rows_of_piece = place[slice(*np.searchsorted(place, (first, last)))]
             if len(rows_of_piece):
@@ -355,9 +344,9 @@ def draw_series(
         return 0.0
     Lam, eta, squares = np.empty((n, P)), np.empty((n, D)), np.empty(n)
     rooms.start()
-    executor.run(_sum_parts, 0, len(cuts) - 1, cuts, *record, Lam, eta, squares, scratch=rooms)
+    executor.run(_sum_parts, 0, len(cuts) - 1, *record, Lam, eta, squares, scratch=rooms)
     said, linear = Lam[own], eta[own]
-    mine[at] = rows = prior.draw(said, linear, key, precision, overwrite=not told)
+    mine[at] = rows = prior.draw(said, linear, key, tau, overwrite=not told)
     if not told:
         return 0.0
     fit = np.empty(len(rows))

@@ -24,8 +24,6 @@ PER_ROW = 2.0
 # Visits of an entry in one mode that all starts together may take (a fifth of a second), and how many starts: with
 # fewer than the least nothing would be found.
 VISITS, LEAST_STARTS, MOST_STARTS = 1e8, 300, 1000
-
-
 # Sweeps from every start that is left, the penalty of rows from first to last, and one of how many goes on.
 STAGES = ((15, 20.0, 5.0, 16), (40, 5.0, 1.5, 1))
 

@@ -19,6 +19,7 @@ from tensorcep.cp.model.rows import ENTRIES_AT_A_TIME
 from tensorcep.cp.model.subsets import of_telling
 from tensorcep.cp.posterior.components import Components
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods.base import log_density
 
 # Sweeps that take main effects off.
 MAIN_SWEEPS = 3
@@ -182,12 +183,11 @@ def working_values(problem: Problem, f: np.ndarray | None = None) -> np.ndarray:
         for first in range(0, n, ENTRIES_AT_A_TIME):
             at = slice(first, min(n, first + ENTRIES_AT_A_TIME))
             y, latent = entries.y.ravel()[at], np.full(at.stop - first, constant) if f is None else f[at]
-            theta = entries.theta.ravel()[at] if len(entries.theta) else np.full_like(y, likelihood.default_theta)
+            theta = entries.theta.ravel()[at] if len(entries.theta) else likelihood.default_theta
             if likelihood.levels is not None:
                 y, theta = likelihood.levels.between(y, likelihood.levels.start)
-            value, d2 = np.empty_like(y), np.empty_like(y)
             latent = latent + entries.known.ravel()[at] if len(entries.known) else latent
-            likelihood.loglik(y, latent, theta, value, d1[at], d2)
+            _, d1[at], d2 = log_density(likelihood.loglik, y, latent, theta)
             sums[0].add(d1[at])
             sums[1].add(d2)
         score, information = sums[0].sum / max(1, n), max(-sums[1].sum / max(1, n), LEAST_INFORMATION)

@@ -8,18 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import (
-    check_choice,
-    check_coords,
-    check_int,
-    check_not_empty,
-    check_shape,
-    check_sizes,
-    check_values,
-    fail_value,
-    warn_user,
-)
+from tensorcep.core import checks
+from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import offsets
+from tensorcep.cp.model.entries import OfEach
 from tensorcep.cp.posterior.belief import Result
 from tensorcep.entries.labels import Labels, column_names
 from tensorcep.entries.sparse_tensor import SparseTensor, frame_entries
@@ -62,23 +54,23 @@ def training_entries(X: Any, y: Any, shape: Any) -> Entries:
         coords, values, found, labels = X.coords, X.values, X.shape, X.labels
     elif isinstance(X, pd.DataFrame):
         coords, _, names = frame_entries(X, list(X.columns), None, None)
-        values, found, labels = check_values(y, len(X), name="y"), tuple(map(len, names)), names
+        values, found, labels = checks.check_values(y, len(X), name="y"), tuple(map(len, names)), names
     else:
         if y is None:
             fail_value("y must hold one value per row of X; got None (or pass a SparseTensor as X).")
-        coords = check_coords(X, name="X")
-        values = check_values(y, len(coords), name="y")
-        check_not_empty(len(coords), "X")
+        coords = checks.check_coords(X, name="X")
+        values = checks.check_values(y, len(coords), name="y")
+        checks.check_not_empty(len(coords), "X")
         found = tuple(int(n) + 1 for n in coords.max(axis=0))
-        check_sizes(found, len(coords), shape is not None)
+        checks.check_sizes(found, len(coords), shape is not None)
         labels = (None,) * coords.shape[1]
-    check_not_empty(len(coords), "X")
-    wanted = found if shape is None else check_shape(shape, coords.shape[1])
-    check_sizes(wanted, len(coords), given=True)
+    checks.check_not_empty(len(coords), "X")
+    wanted = found if shape is None else checks.check_shape(shape, coords.shape[1])
+    checks.check_sizes(wanted, len(coords), given=True)
     if shape is None:
         return coords, values, found, labels
     if any(n > m for n, m in zip(found, wanted, strict=True)):
-        check_coords(coords, wanted, name="X")
+        checks.check_coords(coords, wanted, name="X")
     if any(item is not None and n != m for item, n, m in zip(labels, wanted, found, strict=True)):
         fail_value(f"shape must equal that of the labelled tensor, {found}; got {wanted}.")
     return coords, values, wanted, labels
@@ -93,18 +85,18 @@ def coords_to_predict(X: Any, labels: tuple[Any, ...]) -> np.ndarray:
         check_columns_not_in_index(X, order)
         columns = [X.iloc[:, k] for k in matching_modes(names_of_modes(labels), tuple(X.columns), extra=True)]
         rows = [
-            check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
+            checks.check_coords(np.stack([column, column], axis=1), name="X")[:, 0]
             if known is None
             else _rows_of_labels(k, known, column)
             for k, (known, column) in enumerate(zip(labels, columns, strict=True))
         ]
         return np.stack(rows, axis=1)
     if not isinstance(X, SparseTensor):
-        coords = check_coords(X, order=order, name="X")
+        coords = checks.check_coords(X, order=order, name="X")
         check_labelled(labels, (None,) * order if len(coords) else labels)
         return coords
     chosen = matching_modes(names_of_modes(labels), names_of_modes(X.labels))
-    coords = check_coords(X.coords, order=order, name="X")[:, chosen]
+    coords = checks.check_coords(X.coords, order=order, name="X")[:, chosen]
     theirs = [X.labels[k] for k in chosen]
     check_labelled(labels, theirs)
     for k, (mine, own) in enumerate(zip(labels, theirs, strict=True)):
@@ -175,7 +167,7 @@ def _kind_of(labels: Any) -> str | None:
     return KINDS.get(kind, kind)
 
 
-def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: np.ndarray | None = None) -> np.ndarray:
+def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: OfEach = None) -> np.ndarray:
     """Packed rows (n, K), of rows beyond the shape their mode's prior row; warns, or raises, where nothing is known."""
     rows, touched = placed_rows(coords, posterior, described)
     if touched.any():
@@ -183,13 +175,11 @@ def packed_rows(coords: np.ndarray, posterior: Result, unknown: str, described: 
         what += f" (the first is entry {int(np.argmax(touched))})"
         if unknown == "error":
             fail_value(f'{what}; fit with such rows, or set unknown="prior".')
-        warn_user(f"{what}; their prior is used.", UserWarning)
+        checks.warn_user(f"{what}; their prior is used.")
     return rows
 
 
-def placed_rows(
-    coords: np.ndarray, posterior: Result, described: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def placed_rows(coords: np.ndarray, posterior: Result, described: OfEach = None) -> tuple[np.ndarray, np.ndarray]:
     """Packed rows (n, K) as `packed_rows` gives them, and which entries (n,) touch a row of which nothing is known."""
     known = posterior.seen if described is None else posterior.seen | described
     first, total = offsets(posterior.shape)[:-1], sum(posterior.shape)
@@ -236,8 +226,8 @@ def mode_of(labels: AllLabels, mode: Any) -> int:
     if mode in names and not isinstance(mode, bool):
         return names.index(mode)
     if isinstance(mode, (int, np.integer)):
-        return check_int("mode", mode, 0, len(names) - 1)
-    check_choice("mode", mode, names)
+        return checks.check_int("mode", mode, 0, len(names) - 1)
+    checks.check_choice("mode", mode, names)
     return names.index(mode)
 
 
@@ -246,17 +236,12 @@ def are_several(given: Any) -> bool:
     return isinstance(given, (list, np.ndarray, pd.Series, pd.Index, set, range))
 
 
-def listed_rows(given: Any) -> list[Any]:
-    """One label or index, or a list of them, as a list."""
-    return list(given) if are_several(given) else [given]
-
-
 def rows_of(labels: AllLabels, shape: Sequence[int], k: int, given: Any) -> np.ndarray:
     """Return the rows (n,) of one label or index of mode k, or of a list of them; refuse one that is not known."""
-    known, listed = labels[k], listed_rows(given)
+    known, listed = labels[k], list(given) if are_several(given) else [given]
     if known is None:
         name = f"a row of mode {names_of(labels)[k]!r}"
-        return np.array([check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)
+        return np.array([checks.check_int(name, item, 0, shape[k] - 1) for item in listed], dtype=np.int64)
     rows = known.rows(pd.Index(listed, tupleize_cols=False), unknown="ignore")
     if (rows < 0).any():
         missing = [item for item, row in zip(listed, rows, strict=True) if row < 0]
@@ -275,7 +260,7 @@ def rows_of_column(labels: AllLabels, k: int, column: pd.Series) -> np.ndarray:
     column = column.infer_objects()
     if pd.api.types.is_integer_dtype(column.dtype) and not column.hasnans:
         column = column.astype(np.int64)  # of numbers of pandas' own kinds numpy makes objects
-    return check_coords(np.stack([column, column], axis=1), name=f"column {names_of(labels)[k]!r}")[:, 0]
+    return checks.check_coords(np.stack([column, column], axis=1), name=f"column {names_of(labels)[k]!r}")[:, 0]
 
 
 def labels_at(labels: AllLabels, k: int, rows: np.ndarray) -> Any:

@@ -118,8 +118,7 @@ def warn_of_new_rows(designs: Designs, seen: Sequence[np.ndarray], coords: np.nd
         if 2 * without > len(rows):
             warn_user(
                 f"{without} of {len(rows)} new rows of mode {names[k]!r} have no features, and the prior of an average "
-                "row; where they should have some, labels must be spelled as those of the features.",
-                UserWarning,
+                "row; where they should have some, labels must be spelled as those of the features."
             )
 
 

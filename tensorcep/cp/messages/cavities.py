@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorcep.core.compile import block_kernel, inlined
 from tensorcep.core.executor import Pass
-from tensorcep.cp.model.columns import Places, encode_columns
+from tensorcep.cp.model.columns import Places, encode_columns, packed_pairs
 from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.lanes import moments
 from tensorcep.kernels.rows import gather, scatter_add
@@ -83,11 +83,9 @@ def kept_moments(b, k, entries, rows, messages, kept, w, at):
 
 @inlined
 def store_message(rows, weight, Lam, eta, sum_Lam, sum_eta, rule, w, at):
-    """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates.
-
-    An entry of weight n > 1 counts as n equal ones, each with the message that is stored; the message of one of weight
-    below 1 is taken to that power.
-    """
+    """Damp in natural parameters and add to the sums of the rows; returns the number of skipped updates."""
+    # An entry of weight n > 1 counts as n equal ones, each with the message that is stored; the message of one of
+    # weight below 1 is taken to that power.
     skipped, plain, most = 0, rule.power == 1.0, 1.0
     for lane in range(LANES):
         part = weight[lane] if 0.0 < weight[lane] < 1.0 else 1.0
@@ -206,14 +204,9 @@ def product_slots(free: np.ndarray | None, K: int, places_of_modes: Callable[[in
         return ProductSlots(*(np.zeros((K, K - 1, 0), dtype=np.int64) for _ in ProductSlots._fields))
     columns, tables = encode_columns(free), []
     places = places_of_modes(K, columns.free_index.shape[1])
-    for k, clamped in enumerate(columns.clamped_index):
-        elements = ProductSlots(
-            z=columns.free_index[k],
-            Z2=columns.products(k),
-            offset=clamped,
-            cross=columns.cross(k).reshape(-1, 2),
-            square=np.stack(np.meshgrid(clamped, clamped, indexing="ij"), axis=-1).reshape(-1, 2),
-        )
+    for k, (own, clamped) in enumerate(zip(columns.free_index, columns.clamped_index, strict=True)):
+        cross, square = columns.cross(k).reshape(-1, 2), np.stack(np.meshgrid(clamped, clamped, indexing="ij"), axis=-1)
+        elements = ProductSlots(z=own, Z2=packed_pairs(own), offset=clamped, cross=cross, square=square.reshape(-1, 2))
         tables.append([columns.table(k, part, places) for part in elements])
     return ProductSlots(*(np.stack(table) for table in zip(*tables, strict=True)))
 

@@ -14,25 +14,12 @@ from tensorcep.core.executor import Executor, Pass, Rooms
 from tensorcep.core.loop import Sweep
 from tensorcep.core.packing import diagonal, unpack
 from tensorcep.cp.messages.cavities import SCALING, ProductSlots, add_sums
+from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import all_covariances, all_means, free_problem, posterior_of_rows
 from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.model.rows import (
-    RowState,
-    coupled_moments,
-    fix_rows,
-    initial_prior,
-    natural_again,
-    refresh_rows,
-    rows_at_prior,
-    rows_together,
-    sites_by_mode,
-    train_score,
-    with_seen_rows,
-    with_unseen_rows,
-)
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import CEP, Laplace, bytes_of_cavities
 from tensorcep.kernels.lanes import work_array
@@ -178,16 +165,11 @@ class Exchange(NamedTuple):
 class MessageState(NamedTuple):
     """Between two sweeps; `parameters` are laws. With clamped columns all is of the free ones."""
 
-    rows: RowState
+    rows: cp_rows.RowState
     hyper: MessagePrior
     parameters: tuple[Any, ...]
     own: Exchange
     sweeps: int
-
-    @property
-    def messages(self) -> Messages:
-        """What the entries send."""
-        return self.own.messages
 
     @property
     def f(self) -> np.ndarray:
@@ -223,8 +205,8 @@ def first_state(
     # `precision` is that of the first messages, `noise_message` the first (a, b) to the noise, by default of precision
     # 1 / mean(y^2); unless `stored`, no messages are kept at all; `slots` gives those of the kernel's work array, and
     # `keeps_cavities` says whether one pass after the other, for one mode each, reads the moments of cavities
-    in_free = with_seen_rows(free_problem(problem))
-    sums, rows = problem.of_entries or empty_sums(in_free), rows_at_prior(in_free)
+    in_free = cp_rows.with_seen_rows(free_problem(problem))
+    sums, rows = problem.of_entries or empty_sums(in_free), cp_rows.rows_at_prior(in_free)
     messages, to_noise = first_messages(in_free, precision, noise_message, dtype, stored, executor)
     (n_blocks, K, _), R = in_free.entries.rows.shape, in_free.rank
     keeps = keeps_cavities and not executor.keeps_state and bytes_of_cavities(LANES * n_blocks, K, R)
@@ -232,9 +214,9 @@ def first_state(
         rows.Lam[:, diagonal(R)] += precision * sums.counts[:, None]
     if in_free.start is not None:
         rows.eta[:] = np.einsum("nij,nj->ni", unpack(rows.Lam, R), in_free.start)
-    fix_rows(rows, in_free)
+    cp_rows.fix_rows(rows, in_free)
     unsend(messages, in_free)
-    refresh_rows(rows, 0, len(rows.good), executor)
+    cp_rows.refresh_rows(rows, 0, len(rows.good), executor)
     parameters, n = parameters_of(problem, None), len(problem.entries.permutation)
     laws, modes = tuple(one.first_law(n) for one in parameters), (None,) * K
     widest = float(rows.cov[:, diagonal(R)].max(initial=0.0))
@@ -250,13 +232,9 @@ def first_state(
         f=latent_values(rows.mean, problem, executor),
         pace=pace,
     )
-    return MessageState(
-        rows=rows,
-        hyper=MessagePrior(initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes),
-        parameters=with_noise_messages(parameters, laws, *to_noise),
-        own=exchange,
-        sweeps=0,
-    )
+    hyper = MessagePrior(cp_rows.initial_prior(in_free), MAX_VARIANCE_RATIO * widest, modes, modes)
+    laws = with_noise_messages(parameters, laws, *to_noise)
+    return MessageState(rows=rows, hyper=hyper, parameters=laws, own=exchange, sweeps=0)
 
 
 def with_noise_messages(
@@ -269,8 +247,7 @@ def with_noise_messages(
 
 def latent_values(mean: np.ndarray, problem: Problem, executor: Executor) -> np.ndarray:
     """The latent values of the entries, (n_blocks, LANES), at row means in the free columns."""
-    mean = mean if problem.free is None else all_means(mean, problem.free, problem.shape)
-    return latent_of_entries(problem.entries, mean, executor)
+    return latent_of_entries(problem.entries, all_means(mean, problem.free, problem.shape), executor)
 
 
 def resume(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
@@ -281,8 +258,8 @@ def resume(state: MessageState, problem: Problem, executor: Executor) -> Message
 def finish(state: MessageState, problem: Problem) -> Posterior:
     """The posterior is prior x messages, as the rows hold it."""
     prior, learned = state.hyper, results(state.own.parameters, state.parameters)
-    rows = with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
-    sites = sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
+    rows = cp_rows.with_unseen_rows(state.rows, problem._replace(prior=state.own.prior), prior.now, prior.marginals)
+    sites = cp_rows.sites_by_mode([None if joint is None else joint.of for joint in prior.joint], prior.marginals)
     return posterior_of_rows(rows, problem, prior.now.modes, sites=sites, **learned)
 
 
@@ -297,9 +274,6 @@ def shrink(state: MessageState, problem: Problem, first: int, last: int, executo
     # messages may be indefinite, so their sum can outweigh the prior; scaling all messages of such a row keeps
     # "posterior = prior x messages" true, which resetting the row alone would not
     rows = state.rows
-    widest = rows.cov[first:last].take(diagonal(rows.eta.shape[1]), axis=1).max(initial=0.0)
-    if rows.good[first:last].min(initial=1.0) > 0.0 and widest <= state.hyper.max_variance:
-        return 0
     bad = first + np.flatnonzero(~_sound(state, first, last) & ~problem.rows_of_fixed[first:last])
     if bad.size == 0:
         return 0
@@ -348,7 +322,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
         return state, 0
     state.own.cavities.fresh[:] = 0.0
     small, step = problem._replace(prior=prior), state.own.pace.step
-    coupled = [coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
+    coupled = [cp_rows.coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
     moments = base.moments_per_mode(rows.mean, rows.cov, now.seen, shape)
     modes, posterior = prior.update(now.modes, *moments, coupled, step)
     new = base.conditional_of_modes(modes, now.seen)
@@ -372,7 +346,7 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
             rows.Lam[own] -= base.of_mode(now.Lam, k, shape)
             rows.eta[own] -= base.of_mode(now.eta, k, shape)
             state = with_joint_rows(state, k, own)
-    refresh_rows(rows, 0, len(rows.eta), executor)
+    cp_rows.refresh_rows(rows, 0, len(rows.eta), executor)
     widest = float(np.linalg.inv(modes.precision).diagonal(axis1=1, axis2=2).max())
     state = state._replace(hyper=state.hyper._replace(max_variance=MAX_VARIANCE_RATIO * widest))
     return state, shrink(state, problem, 0, len(rows.eta), executor)
@@ -385,8 +359,8 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
     Lam, eta = rows.Lam[own].copy(), rows.eta[own].copy()
     rows.Lam[own] += prior.Lam[own]
     rows.eta[own] += prior.eta[own]
-    marginals = rows_together(joint, Lam, eta, own.start, rows)
-    natural_again(joint.of, own.start, rows)
+    marginals = cp_rows.rows_together(joint, Lam, eta, own.start, rows)
+    cp_rows.natural_again(joint.of, own.start, rows)
     place, told, at = own.start + joint.of.place, Lam[joint.of.place], diagonal(eta.shape[1])
     if marginals.apart:  # what the others say of each column by itself: no more of a row's messages can be taken off
         mean, said = rows.mean[place], rows.Lam[place][:, at] - told[:, at]
@@ -402,7 +376,7 @@ def with_joint_rows(state: MessageState, k: int, own: slice) -> MessageState:
 #
 # A method is told apart by its compiled kernel, which goes over chunks of entries, computes new messages to the rows of
 # some modes and leaves their sums per row in `state.sums`. Two safeguards follow: rows stay Gaussians (`shrink`), and
-# adaptive damping settles (`adapted`).
+# adaptive damping settles.
 
 # Adaptive damping: the step grows while the change falls; when it rises or updates are skipped, the step shrinks and
 # may not grow again beyond a little less than it was, so that it settles.
@@ -437,7 +411,7 @@ def sweep(
         executor.run(work._replace(modes=range(*modes)), 0, len(entries.chunk_start) - 1, *record, scratch=own.rooms)
         own.cavities.fresh[:] = 1.0  # the moments of all modes have been read; now the rows of these change
         own.cavities.fresh[modes[0] : modes[1]] = 0.0
-        unsend(state.messages, problem)
+        unsend(own.messages, problem)
         state = _updated(state, problem, modes, starts, 1.0 if given is None else step, executor)
         skipped += int(state.own.sums.skipped.sum())
         shrunk += shrink(state, problem, starts[modes[0]], starts[modes[1]], executor)
@@ -446,20 +420,19 @@ def sweep(
         shrunk += more
     state = _with_laws(state, problem, executor)
     # the change an undamped update would make, so that damping does not look like convergence
-    mean = state.rows.mean if problem.free is None else all_means(state.rows.mean, problem.free, problem.shape)
+    mean = all_means(state.rows.mean, problem.free, problem.shape)
     change = move_latent(state.own.f, problem.entries, mean, executor, problem.power) / step
     theta, cuts = shared_arguments(parameters, state.parameters)
     of_all = not by_row and not len(cuts)
     y, each = (problem.entries.y, theta) if of_all else kernel_arguments(parameters, state.parameters, problem)
-    info = Sweep(
-        change=change,
-        noise_precision=theta if gaussian else np.nan,
-        skipped=skipped,
-        shrunk=shrunk,
-        train_score=train_score(problem, state.f, each, y),
-    )
+    score, noise_precision = cp_rows.train_score(problem, state.f, each, y), theta if gaussian else np.nan
+    info = Sweep(change, noise_precision, skipped=skipped, shrunk=shrunk, train_score=score)
     if options.damping == "adaptive":
-        state = state.put(pace=adapted(state.own.pace, change, skipped))
+        pace = state.own.pace
+        step, ceiling = min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling
+        if change > pace.change or skipped > 0:
+            step, ceiling = (max(STEP_MIN, pace.step * share) for share in (STEP_SHRINK, CEILING_SHRINK))
+        state = state.put(pace=Pace(step, ceiling, change))
     return state._replace(sweeps=state.sweeps + 1), info
 
 
@@ -480,7 +453,7 @@ def _updated(
         executor.run(add_sums, own.start, own.stop, *lines, sums, step, rows.Lam, rows.eta, align=LANES)
         if together:
             state = with_joint_rows(state, k, own)
-    refresh_rows(rows, starts[modes[0]], starts[modes[1]], executor)
+    cp_rows.refresh_rows(rows, starts[modes[0]], starts[modes[1]], executor)
     if problem.noise_prior is None or modes[1] < len(problem.shape):
         return state
     a, b = sums.noise.sum(axis=0).tolist()
@@ -490,11 +463,11 @@ def _updated(
 
 def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> MessageState:
     """Move the laws that latent values tell, as far as the messages move."""
-    parameters, entries, (mean, cov) = state.own.parameters, problem.entries, (state.rows.mean, state.rows.cov)
+    parameters, entries, free = state.own.parameters, problem.entries, problem.free
     if not any(one.by_latent for one in parameters):
         return state
-    if problem.free is not None:
-        mean, cov = all_means(mean, problem.free, problem.shape), all_covariances(cov, problem.free, problem.shape)
+    mean = all_means(state.rows.mean, free, problem.shape)
+    cov = all_covariances(state.rows.cov, free, problem.shape)
     stats = EntryStats(
         y=entries.y,
         used=entries.weight,
@@ -507,11 +480,3 @@ def _with_laws(state: MessageState, problem: Problem, executor: Executor) -> Mes
     pairs, step = zip(parameters, state.parameters, strict=True), state.own.pace.step
     laws = tuple(one.expect(law, stats, step) if one.by_latent else law for one, law in pairs)
     return state._replace(parameters=laws)
-
-
-def adapted(pace: Pace, change: float, skipped: int) -> Pace:
-    """The pace after a sweep with this change, under adaptive damping."""
-    if change > pace.change or skipped > 0:
-        step, ceiling = pace.step * STEP_SHRINK, pace.step * CEILING_SHRINK
-        return Pace(max(STEP_MIN, step), max(STEP_MIN, ceiling), change)
-    return Pace(min(pace.ceiling, pace.step * STEP_GROWTH), pace.ceiling, change)

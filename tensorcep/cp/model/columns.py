@@ -38,11 +38,8 @@ def parts_of(interactions: Any, rank: int) -> dict[str, int]:
         fail_value(
             f"interactions must be one of {('auto', *PRESETS)}, or a dict of ranks for {PARTS}; got {interactions!r}."
         )
-    return {
-        "main": int(interactions != "cp"),
-        "pair": rank if interactions in ("pairwise", "all") else 0,
-        "cp": 0 if interactions == "pairwise" else rank,
-    }
+    pair = rank if interactions in ("pairwise", "all") else 0
+    return {"main": int(interactions != "cp"), "pair": pair, "cp": 0 if interactions == "pairwise" else rank}
 
 
 def free_columns(parts: dict[str, int], order: int) -> np.ndarray:
@@ -108,24 +105,9 @@ class FreeColumns(NamedTuple):
     # modes, and where the first lies among the free columns of each of these modes, counted through all modes
     groups: np.ndarray
 
-    @property
-    def any_clamped(self) -> bool:
-        """Whether a column is clamped in some mode."""
-        return not bool(self.free.all())
-
-    def products(self, k: int) -> np.ndarray:
-        """Pairs of columns of the elements of z z' in mode k, packed, (P, 2)."""
-        i, j = np.tril_indices(self.free_index.shape[1])
-        return np.stack([self.free_index[k, i], self.free_index[k, j]], axis=1)
-
     def cross(self, k: int) -> np.ndarray:
         """Pairs of columns of the elements of z c in mode k, free ones first, (Q, C, 2)."""
         return np.stack(np.meshgrid(self.free_index[k], self.clamped_index[k], indexing="ij"), axis=-1)
-
-    def squares(self, k: int) -> np.ndarray:
-        """Pairs of columns of c c in mode k, packed, (C * (C + 1) / 2, 2)."""
-        i, j = np.tril_indices(self.clamped_index.shape[1])
-        return np.stack([self.clamped_index[k, i], self.clamped_index[k, j]], axis=1)
 
     def table(self, k: int, columns: np.ndarray, places: Sequence[Places]) -> np.ndarray:
         """Where the factors of elements of mode k lie, (K - 1, n) int64: a line for each other mode, in their order."""
@@ -136,6 +118,11 @@ class FreeColumns(NamedTuple):
         else:
             lines = [at.of_second_moment(free, *columns.T) for free, at in others]
         return np.array(lines, dtype=np.int64).reshape(len(self.free) - 1, len(columns))
+
+
+def packed_pairs(columns: np.ndarray) -> np.ndarray:
+    """Pairs of the columns (n,) of the elements of a packed square, (n (n + 1) / 2, 2)."""
+    return columns[np.stack(np.tril_indices(len(columns)), axis=1)]
 
 
 def encode_columns(free: np.ndarray) -> FreeColumns:
@@ -154,13 +141,13 @@ def encode_columns(free: np.ndarray) -> FreeColumns:
 # Where sums find their factors among the numbers of a row: in the order of the elements of z z' or z c (`FreeColumns`),
 # rows of these numbers make each the elementwise product that it is for the CP model.
 
-Order = dict[tuple[int, int], np.ndarray]
+Order = tuple[tuple[np.ndarray | None, ...], ...]  # by mode to update, then by the mode of the row; None of its own
 
 
 class Orders(NamedTuple):
     """Places in a row of numbers: its packed second moments in Q columns, its means, and 1; -1 stands for 0."""
 
-    products: Order  # by (mode to update, other mode): the elements of z z', packed, then of z_q z_c for every c and q
+    products: Order  # the elements of z z', packed, then of z_q z_c for every c and q
     means: Order  # the same of z and of the clamped columns, (Q + C,)
     squares: Order  # the elements of z_c z_d of the clamped columns, packed
     second: np.ndarray  # (K, P) int64, the second moments of all columns of a mode's own rows, packed
@@ -172,20 +159,15 @@ def orders_of(columns: FreeColumns) -> Orders:
     (K, R), Q, C = columns.free.shape, columns.free_index.shape[1], columns.clamped_index.shape[1]
     P = Q * (Q + 1) // 2
     at = Places(0, P, P + Q, -1)
-    orders: tuple[Order, Order, Order] = ({}, {}, {})
-    for k in range(K):
-        pairs = np.concatenate([columns.products(k), columns.cross(k).swapaxes(0, 1).reshape(-1, 2)])
-        single = np.concatenate([columns.free_index[k], columns.clamped_index[k]])
-        others = [j for j in range(K) if j != k]
-        for order, elements in zip(orders, (pairs, single, columns.squares(k)), strict=True):
-            order.update({(k, j): line for j, line in zip(others, columns.table(k, elements, [at] * K), strict=True)})
+    orders: list[tuple[tuple[np.ndarray | None, ...], ...]] = []
+    for k, (free, clamped) in enumerate(zip(columns.free_index, columns.clamped_index, strict=True)):
+        pairs = np.concatenate([packed_pairs(free), columns.cross(k).swapaxes(0, 1).reshape(-1, 2)])
+        elements = pairs, np.concatenate([free, clamped]), packed_pairs(clamped)
+        lines = (columns.table(k, each, [at] * K) for each in elements)
+        orders.append(tuple((*others[:k], None, *others[k:]) for others in lines))
     second = [at.of_second_moment(free, *np.tril_indices(R)) for free in columns.free]
-    return Orders(*orders, np.array(second, dtype=np.int64), C)
-
-
-def order_of(k: int, order: Order, K: int) -> tuple[np.ndarray | None, ...]:
-    """The places of mode k in the rows of every mode; None of its own."""
-    return tuple(order.get((k, j)) for j in range(K))
+    products, means, squares = zip(*orders, strict=True)
+    return Orders(products, means, squares, np.array(second, dtype=np.int64), C)
 
 
 # Models with main effects and interactions in the free columns of every mode alone, Q of them, and back.
@@ -214,12 +196,9 @@ def some_columns(problem: Problem, which: np.ndarray) -> Problem:
     """The problem in some of its columns, which its prior must not couple with the others."""
     prior, free = problem.prior, problem.every_free[:, which]
     Lam = pack(unpack(prior.Lam, problem.rank)[:, which][:, :, which])
-    return problem._replace(
-        rank=len(which),
-        prior=prior.in_columns(Lam, np.ascontiguousarray(prior.eta[:, which]), np.where(free, which, -1)),
-        start=None if problem.start is None else np.ascontiguousarray(problem.start[:, which]),
-        free=None if free.all() else free,
-    )
+    prior = prior.in_columns(Lam, np.ascontiguousarray(prior.eta[:, which]), np.where(free, which, -1))
+    start = None if problem.start is None else np.ascontiguousarray(problem.start[:, which])
+    return problem._replace(rank=len(which), prior=prior, start=start, free=None if free.all() else free)
 
 
 def _columns(lines: np.ndarray, index: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -241,9 +220,11 @@ def _submatrices(full: np.ndarray, index: np.ndarray) -> np.ndarray:
     return part
 
 
-def all_means(mean: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Row means (n_rows, R) of all columns from those of the free ones."""
-    full, first = np.ones((len(mean), free.shape[1])), offsets(shape)
+def all_means(mean: np.ndarray, free: np.ndarray | None, shape: Sequence[int], clamped: float = 1.0) -> np.ndarray:
+    """Row means, or other lines (n_rows, R), of all columns from those of the free ones (None: all)."""
+    if free is None:
+        return mean
+    full, first = np.full((len(mean), free.shape[1]), clamped), offsets(shape)
     for k, row in enumerate(free):
         full[first[k] : first[k + 1], row] = mean[first[k] : first[k + 1], : int(row.sum())]
     return full
@@ -254,34 +235,27 @@ def posterior_of_rows(rows: RowState, problem: Problem, modes: ModePrior | None,
     free, shape, seen = problem.free, problem.shape, seen_rows(problem)
     if free is None:
         return Posterior(shape, rows.eta.shape[1], rows.Lam, rows.eta, seen=seen, mode_prior=modes, **learned)
-    first, R = offsets(shape), free.shape[1]
-    Lam, eta = np.zeros((len(rows.eta), R * (R + 1) // 2)), np.full((len(rows.eta), R), CLAMPED)
-    Lam[:, diagonal(R)] = CLAMPED
-    precision, mean = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1)), np.ones((len(free), R))
-    for k, row in enumerate(free):
-        n, mine = int(row.sum()), slice(first[k], first[k + 1])
-        where = np.flatnonzero(row)
-        i, j = np.tril_indices(n)
-        Lam[mine, diagonal(R)[where[i]] - (where[i] - where[j])] = rows.Lam[mine, : len(i)]
-        eta[mine, where] = rows.eta[mine, :n]
-        if modes is not None:
-            precision[k][np.ix_(where, where)] = modes.precision[k, :n, :n]
-            mean[k, where] = modes.mean[k, :n]
+    R = free.shape[1]
+    Lam, eta = all_covariances(rows.Lam, free, shape), all_means(rows.eta, free, shape, CLAMPED)
+    Lam[:, diagonal(R)] = np.where(problem.rows_free, Lam[:, diagonal(R)], CLAMPED)
     if modes is not None:
-        slopes = tuple(
-            None if one is None else one._replace(coef=_in_all(one.coef, row))
-            for one, row in zip(modes.slopes, free, strict=False)
-        )
+        precision = np.tile(CLAMPED * np.eye(R), (len(free), 1, 1))
+        for full, row, own in zip(precision, free, modes.precision, strict=True):
+            full[np.ix_(row, row)] = own[: row.sum(), : row.sum()]
+        pairs = zip(modes.slopes, free, strict=False)
+        slopes = tuple(None if one is None else one._replace(coef=_in_all(one.coef, row)) for one, row in pairs)
         drifts = tuple(
             None if one is None else Drift(_in_all(one.length[None], row)[0], _in_all(one.season, row))
             for one, row in zip(modes.drifts, free, strict=False)
         )
-        modes = ModePrior(mean, precision, slopes, drifts)
+        modes = ModePrior(all_means(modes.mean, free, (1,) * len(free)), precision, slopes, drifts)
     return Posterior(shape, R, Lam, eta, seen=seen, mode_prior=modes, **learned)
 
 
-def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Packed covariances (n_rows, P) of all columns from those of the free ones; the others do not vary."""
+def all_covariances(cov: np.ndarray, free: np.ndarray | None, shape: Sequence[int]) -> np.ndarray:
+    """Packed covariances (n_rows, P), or precisions, of all columns from those of the free ones; of the others 0."""
+    if free is None:
+        return cov
     R = free.shape[1]
     full, first = np.zeros((len(cov), R * (R + 1) // 2)), offsets(shape)
     for k, row in enumerate(free):
@@ -293,7 +267,5 @@ def all_covariances(cov: np.ndarray, free: np.ndarray, shape: tuple[int, ...]) -
 
 
 def _in_all(lines: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Lines (n, R) of all columns, of which those that are not free are 0."""
-    full = np.zeros((len(lines), len(free)))
-    full[:, free] = lines[:, : int(free.sum())]
-    return full
+    """Lines (n, R) of all columns of a mode, of which those that are not free are 0."""
+    return all_means(lines, free[None], (len(lines),), 0.0)

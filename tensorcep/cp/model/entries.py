@@ -7,7 +7,7 @@ kernel serves every order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from tensorcep.core.packing import offsets
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import lay_out, list_rows, number_lines, sort_lines
 
+# A number of each of some entries, None where there is none.
+OfEach: TypeAlias = "np.ndarray | None"
 # Partial sums over chunks of entries make the result independent of the number of threads. They may take at most this
 # fraction of the memory of the messages, which also bounds the time to add them up.
 PARTIAL_FRACTION = 0.25
@@ -96,10 +98,10 @@ def entries_by_row(
         is_late[late] = 1
     end = np.zeros((int(entries.offsets[-1]), 2), dtype=np.int64)
     executor.run(list_rows, 0, K, entries.rows, entries.offsets, is_late, entries.y, end, entry, value, others)
-    return by_row_of_lists(end, n, entries.offsets, (entry, value, others))
+    return lists_by_row(end, n, entries.offsets, (entry, value, others))
 
 
-def by_row_of_lists(ends: np.ndarray, n: int, first: np.ndarray, lists: tuple[np.ndarray, ...]) -> EntriesByRow:
+def lists_by_row(ends: np.ndarray, n: int, first: np.ndarray, lists: tuple[np.ndarray, ...]) -> EntriesByRow:
     """The record of n entries: `ends` (n_rows, 2) of the rows' entries, first of those not late; the three lists."""
     entry, value, others = lists
     end, start = np.ascontiguousarray(ends[:, 0]), np.append(0, ends[:, 1])

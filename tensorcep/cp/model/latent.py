@@ -9,7 +9,7 @@ import numpy as np
 from tensorcep.core.arrays import empty_near, leaves, sum_of_leaves, total
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor, Rooms
-from tensorcep.cp.model.entries import Entries
+from tensorcep.cp.model.entries import Entries, OfEach
 from tensorcep.kernels.products import padded_width, sums_at_cells
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, lane_zeros, multiply
@@ -105,9 +105,7 @@ def latent_moments(coords, mean, cov, f, v):
         v[i] = variance
 
 
-def latent_of_entries(
-    entries: Entries, mean: np.ndarray, executor: Executor, groups: np.ndarray | None = None
-) -> np.ndarray:
+def latent_of_entries(entries: Entries, mean: np.ndarray, executor: Executor, groups: OfEach = None) -> np.ndarray:
     """The latent value of every entry, (n_blocks, LANES), 0 in padding lanes, at means of all columns or `groups`."""
     f = empty_near(entries.y)
     groups = _all_columns(entries, mean) if groups is None else groups

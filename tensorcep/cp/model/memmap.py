@@ -11,20 +11,12 @@ import numpy as np
 from tensorcep.core.arrays import MEMORY, Room, RunningSum, Scratch, leaves, read_ahead, room_of
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.packing import offsets
-from tensorcep.cp.model.columns import FreeColumns
-from tensorcep.cp.model.entries import (
-    Entries,
-    EntriesByRow,
-    by_row_of_lists,
-    chunk_starts,
-    entries_by_row,
-    sum_products,
-)
+from tensorcep.cp.model.entries import Entries, EntriesByRow, chunk_starts, entries_by_row, lists_by_row, sum_products
 from tensorcep.cp.model.latent import change_of_sums, latent_means
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.sorting import sorted_places
-from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.base import Likelihood, log_density
 
 # Entries that are read at a time, or those of a row with more.
 READ = 1 << 17
@@ -36,9 +28,9 @@ class StoredTargets(NamedTuple):
     value: np.ndarray
     shift: float
 
-    def at(self, first: int, last: int) -> np.ndarray:
-        """The values first:last, float64."""
-        part = self.value[first:last]
+    def at(self, place: slice) -> np.ndarray:
+        """The values at these places, float64."""
+        part = self.value[place]
         return part if part.dtype == np.float64 else np.subtract(part, self.shift, dtype=np.float64)
 
 
@@ -47,47 +39,43 @@ def value_offset(likelihood: Likelihood) -> float:
     return -float(likelihood.check_y(np.zeros(1))[0])
 
 
-def row_pieces(start: np.ndarray, first: int, last: int, offset: int = 0, align: int = 1) -> Iterator[tuple[int, int]]:
-    """Cuts of the rows first:last, at multiples of `align` from `offset`, with about READ entries between them."""
-    a = first
+def row_pieces(
+    start: np.ndarray, first: int, last: int, lists: Sequence[np.ndarray], offset: int = 0, align: int = 1
+) -> Iterator[tuple[int, int, slice]]:
+    """Cuts of the rows first:last, at multiples of `align` from `offset`, and places of about READ entries between."""
+    # what comes next of the lists is read ahead
+    a, end = first, int(start[offset + last])
     while a < last:
         b = int(np.searchsorted(start, start[offset + a] + READ, side="right")) - 1 - offset
         b = min(last, max(a + align, b // align * align))
-        yield a, b
+        at = slice(int(start[offset + a]), int(start[offset + b]))
+        for part in lists:
+            read_ahead(part, at.stop, min(at.stop + READ, end))
+        yield a, b, at
         a = b
 
 
 def in_pieces(kernel: Callable[..., None], first: int, last: int, offset: int, *record: Any, align: int = 1) -> None:
     """Call a kernel of rows for first:last; where their entries are stored, for as many rows at a time as are read."""
-    lists, source, columns, entries, *rest = record
-    if not isinstance(entries, StoredTargets):
+    lists, source, columns, (_, nothing, values), *rest = record
+    if not isinstance(values, StoredTargets):
         kernel(first, last, offset, *record)
         return
     start, _, others = lists
-    for a, b in row_pieces(start, first, last, offset, align):
-        begin, end = int(start[offset + a]), int(start[offset + b])
-        read_ahead(others, end, min(end + READ, int(start[offset + last])))
-        read_ahead(entries.value, end, min(end + READ, int(start[offset + last])))
-        kernel(a, b, offset, lists, source, columns, (begin, np.zeros(0), entries.at(begin, end)), *rest)
+    for a, b, at in row_pieces(start, first, last, (others, values.value), offset, align):
+        kernel(a, b, offset, lists, source, columns, (at.start, nothing, values.at(at)), *rest)
 
 
 def sum_stored(
     first: int, last: int, chunks: np.ndarray, by_row: EntriesByRow, sums: Any, shift: float, scratch: np.ndarray
 ) -> None:
     """As `sum_chunks` of `tensorcep.cp.model.entries`, of lists on scratch; weight None is 1, True is y."""
-    start = by_row.start
-    for a, b in row_pieces(start, int(chunks[first]), int(chunks[last])):
-        begin, end = int(start[a]), int(start[b])
-        read_ahead(by_row.others, end, min(end + READ, int(start[chunks[last]])))
-        read_ahead(by_row.value, end, min(end + READ, int(start[chunks[last]])))
-        piece = by_row._replace(
-            start=start[a : b + 1] - begin,
-            entry=np.arange(end - begin, dtype=np.int32),
-            value=np.zeros(0),
-            others=by_row.others[begin:end],
-        )
+    start, lists, values = by_row.start, (by_row.others, by_row.value), StoredTargets(by_row.value, shift)
+    for a, b, at in row_pieces(start, int(chunks[first]), int(chunks[last]), lists):
+        n, others = at.stop - at.start, by_row.others[at]
+        piece = by_row._replace(start=start[a : b + 1] - at.start, entry=np.arange(n, dtype=np.int32), others=others)
         for of_values, source, out in sums:
-            weight = StoredTargets(by_row.value, shift).at(begin, end) if of_values else np.ones(end - begin)
+            weight = values.at(at) if of_values else np.ones(n)
             sum_products(0, b - a, piece, weight, source, out[a:b], scratch)
 
 
@@ -131,8 +119,17 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
         place[at] = np.arange(at.start, at.stop)
     parts: tuple[np.ndarray, ...] = (*source.columns, y, place)
     del place
-    for k in range(order - 1, -1, -1):
-        parts = _sort_by(k, parts, shape[k], room)
+    for k in range(order - 1, -1, -1):  # all parts in the stable order of part k
+        ordered = tuple(room.empty(part.shape, part.dtype) for part in parts)
+        count = np.zeros(shape[k], dtype=np.int64)
+        for at in pieces(n):
+            count += np.bincount(parts[k][at], minlength=shape[k])
+        filled = np.cumsum(count) - count
+        for at in pieces(n):
+            places, to = _place_keys(np.ascontiguousarray(parts[k][at]), filled)
+            for part, out in zip(parts, ordered, strict=True):
+                out[to] = part[at][places]
+        parts = ordered
     if source.distinct:
         for at in pieces(n - 1):
             following = slice(at.start + 1, at.stop + 1)
@@ -157,20 +154,6 @@ def pack_stored(source: StoredColumns, y: np.ndarray, shape: Sequence[int]) -> E
             np.add(parts[k][own], first[k], out=column[:used], casting="unsafe")
             rows[mine, k] = column.reshape(-1, LANES)
     return Entries(rows, values, weight, chunk_starts(n, order, n_blocks, int(first[-1])), parts[order + 1], first)
-
-
-def _sort_by(k: int, parts: tuple[np.ndarray, ...], size: int, room: Room) -> tuple[np.ndarray, ...]:
-    """All parts in the stable order of part k, whole numbers below `size`."""
-    n, out = len(parts[k]), tuple(room.empty(part.shape, part.dtype) for part in parts)
-    count = np.zeros(size, dtype=np.int64)
-    for at in pieces(n):
-        count += np.bincount(parts[k][at], minlength=size)
-    filled = np.cumsum(count) - count
-    for at in pieces(n):
-        place, to = _place_keys(np.ascontiguousarray(parts[k][at]), filled)
-        for part, sorted_part in zip(parts, out, strict=True):
-            sorted_part[to] = part[at][place]
-    return out
 
 
 def _place_keys(key: np.ndarray, filled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -231,7 +214,7 @@ def _list_rows(entries: Entries, late: np.ndarray | None, values: bool, raw: flo
             else:
                 entry[to] = place + at.start
         ends[first[k] : first[k + 1]] = filled.reshape(-1, 2)
-    return by_row_of_lists(ends, n, first, (entry, value, others))
+    return lists_by_row(ends, n, first, (entry, value, others))
 
 
 def _keys(entries: Entries, k: int, late: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
@@ -286,13 +269,7 @@ def sum_rows(cuts: np.ndarray, by_row: EntriesByRow, shift: float, sums: tuple[A
 
 
 def change_and_score(
-    means: Any,
-    columns: FreeColumns,
-    by_row: EntriesByRow,
-    sums: Any,
-    theta: float,
-    problem: Problem,
-    executor: Executor,
+    means: Any, groups: np.ndarray, by_row: EntriesByRow, sums: Any, theta: float, problem: Problem, executor: Executor
 ) -> tuple[float, float]:
     """The change of the latent values, relative to them, and the mean log likelihood of the entries at the new ones."""
     # `means` are those of the rows after a sweep and before it; takes the `sums` of the first mode
@@ -311,13 +288,11 @@ def change_and_score(
         rows = np.ascontiguousarray(packed.reshape(-1, LANES, packed.shape[1]).transpose(0, 2, 1))
         for part in (by_row.others, by_row.value):
             read_ahead(part, last, min(n, last + BLOCKS * LANES))
-        new, old = (_latent(rows, mean, columns, last - first, executor) for mean in means)
+        new, old = (_latent(rows, mean, groups, last - first, executor) for mean in means)
         size.add(new**2)
         moved.add((new - old) ** 2)
-        y, f = StoredTargets(by_row.value, shift).at(first, last), new[: last - first]
-        value, d1, d2 = np.empty_like(f), np.empty_like(f), np.empty_like(f)
-        problem.likelihood.loglik(np.ascontiguousarray(y), f, np.full_like(f, theta), value, d1, d2)
-        score.add(value)
+        y, f = StoredTargets(by_row.value, shift).at(slice(first, last)), new[: last - first]
+        score.add(log_density(problem.likelihood.loglik, y, f, theta)[0])
         complete = int(np.searchsorted(start[: problem.shape[0] + 1], last, side="right")) - 1
         if complete > summed:
             cuts = np.searchsorted(start[: complete + 1], np.linspace(start[summed], start[complete], 9))
@@ -327,10 +302,10 @@ def change_and_score(
     return change_of_sums(moved.sum, size.sum, n_blocks * LANES), score.sum / n
 
 
-def _latent(rows: np.ndarray, mean: np.ndarray, columns: FreeColumns, n: int, executor: Executor) -> np.ndarray:
+def _latent(rows: np.ndarray, mean: np.ndarray, groups: np.ndarray, n: int, executor: Executor) -> np.ndarray:
     """Latent values of n entries at row means (n_rows, Q), and 0 up to a whole block."""
     f = np.empty((len(rows), LANES))
-    executor.run(latent_means, 0, len(f), rows, mean, columns.groups, f)
+    executor.run(latent_means, 0, len(f), rows, mean, groups, f)
     flat = f.ravel()
     flat[n:] = 0.0
     return flat

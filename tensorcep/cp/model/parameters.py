@@ -20,6 +20,10 @@ from tensorcep.likelihoods.parameters.base import DrawStage, Gamma, Groups, Know
 from tensorcep.likelihoods.parameters.scale_mixture import ScaleMixture
 from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
+# What is learned of a likelihood, and a law, or a draw, of each; two numbers for each of some entries.
+Parameters = Sequence[Parameter[Any]]
+Laws = Sequence[Any]
+Pair = tuple[np.ndarray, np.ndarray]
 # Blocks of entries whose coordinates are copied at a time.
 BLOCKS_OF_MOMENTS = 4096
 
@@ -85,7 +89,7 @@ def _of_problem(one: Any, problem: Problem, options: Any, drawn: bool) -> Parame
     return replace(one, prior=prior, groups=groups, has_pool=uneven is not None)
 
 
-def shared_arguments(parameters: Sequence[Parameter[Any]], states: Sequence[Any]) -> tuple[float, np.ndarray]:
+def shared_arguments(parameters: Parameters, states: Laws) -> tuple[float, np.ndarray]:
     """The theta that all entries share, and the cuts between ordered levels (L + 1,), of which others have none."""
     theta, cuts = np.nan, np.zeros(0)
     for parameter, state in zip(parameters, states, strict=True):
@@ -93,9 +97,7 @@ def shared_arguments(parameters: Sequence[Parameter[Any]], states: Sequence[Any]
     return theta, cuts
 
 
-def kernel_arguments(
-    parameters: Sequence[Parameter[Any]], states: Sequence[Any], problem: Problem, place: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def kernel_arguments(parameters: Parameters, states: Laws, problem: Problem, place: np.ndarray | None = None) -> Pair:
     """What kernels take as y and theta of all entries, (n_blocks, LANES) each, or of those at some places (n,)."""
     y, theta = problem.entries.y, problem.entries.theta if len(problem.entries.theta) else None
     if place is not None:
@@ -105,22 +107,18 @@ def kernel_arguments(
     return y, theta  # type: ignore[return-value]
 
 
-def mix_densities(
-    parameters: Sequence[Parameter[Any]], states: Sequence[Any], y: np.ndarray, log_density: np.ndarray
-) -> np.ndarray:
+def mix_densities(parameters: Parameters, states: Laws, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
     """The log densities of all kinds of entries of values y, from those of kernels."""
     for parameter, state in zip(parameters, states, strict=True):
         log_density = parameter.mixed(state, y, log_density)
     return log_density
 
 
-def marginals_of_rows(
-    problem: Problem, mean: np.ndarray, cov: np.ndarray
-) -> Callable[[np.ndarray | None], tuple[np.ndarray, np.ndarray]]:
+def marginals_of_rows(problem: Problem, mean: np.ndarray, cov: np.ndarray) -> Callable[[np.ndarray | None], Pair]:
     """`EntryStats.marginals` of Gaussian rows, given by packed moments of all columns."""
     entries, K = problem.entries, len(problem.shape)
 
-    def marginals(place: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def marginals(place: np.ndarray | None) -> Pair:
         if place is not None:
             rows = np.ascontiguousarray(entries.rows[place // LANES, :, place % LANES], dtype=np.int64)
             m, v = np.empty(len(place)), np.empty(len(place))
@@ -141,7 +139,7 @@ RECORDS: dict[str, Callable[..., Any]] = {"noise": GammaNoise, "uneven": UnevenN
 RECORDS |= {"thresholds": Thresholds, "zeros": Beta}
 
 
-def results(parameters: Sequence[Parameter[Any]], laws: Sequence[Any]) -> dict[str, Any]:
+def results(parameters: Parameters, laws: Laws) -> dict[str, Any]:
     """What a `Posterior` has of these laws, by the names of its fields."""
     fields: dict[str, Any] = {"noise": None}
     for parameter, law in zip(parameters, laws, strict=True):

@@ -6,10 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensorcep.core.loop import Capabilities
 from tensorcep.cp.model.entries import Entries, in_lanes
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import RowPrior
+
+# What a method can do that learns the posterior of all rows from entries of any kind; each says what else it can.
+USUAL = Capabilities(
+    learns_prior=True, side_information=True, local=True, censors=True, thresholds=True, fixes_rows=True, workers=True
+)
 
 
 class FixedRows(NamedTuple):
@@ -55,6 +61,11 @@ class Problem(NamedTuple):
     def weights(self) -> np.ndarray:
         """How much each entry counts, (n_blocks, LANES), 0 in padding lanes."""
         return self.entries.weight if self.power is None else self.power
+
+    @property
+    def total_weight(self) -> float:
+        """How much all of them count together."""
+        return float(len(self.entries.permutation) if self.power is None else self.power.sum())
 
     @property
     def weighted_entries(self) -> Entries:

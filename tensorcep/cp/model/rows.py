@@ -11,15 +11,17 @@ import numpy as np
 from tensorcep.core.arrays import LEAF, RunningSum
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.packing import diagonal, offsets, pack, unpack
+from tensorcep.cp.model.entries import OfEach
 from tensorcep.cp.model.problem import Problem
 from tensorcep.kernels.rows import arrange, row_divergences, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
-from tensorcep.likelihoods.base import Augmentation
+from tensorcep.likelihoods.base import Augmentation, Triple
 from tensorcep.priors import base
 from tensorcep.priors.coupled import Joint, in_place
 from tensorcep.priors.ou_process import LOG_2PI, Chained
 from tensorcep.priors.solvers.chain import Marginals
 
+Theta = float | np.ndarray  # of all entries, or of each
 Mixed = Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 # Blocks of lanes that one thread takes at a time, so that a vectorised loop over them leaves no remainder.
 ALIGNED_BLOCKS = 8
@@ -104,9 +106,7 @@ def times_in_sum(R: int) -> np.ndarray:
     return twice
 
 
-def log_likelihoods(
-    problem: Problem, f: np.ndarray, theta: float, executor: Executor
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def log_likelihoods(problem: Problem, f: np.ndarray, theta: float, executor: Executor) -> Triple:
     """log p(y | f) of every entry and its first two derivatives in f, (n_blocks, LANES) each, 0 in padding lanes."""
     result = np.empty_like(f), np.empty_like(f), np.empty_like(f)
     each = problem.entries.theta if len(problem.entries.theta) else np.full_like(f, theta)
@@ -136,9 +136,7 @@ def augmentation_in_use(augmentation: Augmentation, problem: Problem) -> Augment
     return augmentation if some or not len(y) else None
 
 
-def train_score(
-    problem: Problem, f: np.ndarray, theta: float | np.ndarray, y: np.ndarray | None = None, mixed: Mixed = None
-) -> float:
+def train_score(problem: Problem, f: np.ndarray, theta: Theta, y: OfEach = None, mixed: Mixed = None) -> float:
     """Mean log likelihood of the training entries, by their weights, at latent values f (n_blocks, LANES)."""
     # theta is a number or like f; y are the entries' values, unless kernels take others; ``mixed(y, log_density)``
     # makes of the log densities of kernels those of all kinds of entries
@@ -154,8 +152,7 @@ def train_score(
         with np.errstate(over="ignore"):  # rates far beyond the counts: a mean of -inf
             value = value if mixed is None else mixed(values, value)
             score.add(value if problem.power is None else problem.power.ravel()[at] * value)
-    total_weight = n if problem.power is None else float(problem.power.sum())
-    return score.sum / total_weight if n else np.nan
+    return score.sum / problem.total_weight if n else np.nan
 
 
 def seen_rows(problem: Problem) -> np.ndarray:
@@ -189,10 +186,6 @@ class PriorFactor(NamedTuple):
     def of_series(self, k: int) -> Chained | None:
         """The prior of the rows of mode k, where they are coupled."""
         return self.chained[k] if self.chained else None
-
-    def with_rows(self, k: int, marginals: Marginals) -> PriorFactor:
-        """The same after an update of the coupled rows of mode k."""
-        return self._replace(marginals=(*self.marginals[:k], marginals, *self.marginals[k + 1 :]))
 
 
 def first_prior(problem: Problem, rows: RowState) -> PriorFactor:
@@ -266,8 +259,7 @@ def natural_again(of: Any, first: int, rows: RowState) -> None:
     rows.eta[own], rows.Lam[own], _ = base.moments_of(rows.cov[own], rows.mean[own])
 
 
-LINES = ("prior_Lam", "prior_mean")
-DIVERGENCES = Pass(row_divergences, over="rows", reads=("rows.mean",), lines=LINES, gives=("out",))
+DIVERGENCES = Pass(row_divergences, "rows", reads=("rows.mean",), lines=("prior_Lam", "prior_mean"), gives=("out",))
 
 
 def rows_bound(prior: PriorFactor, rows: RowState, shape: tuple[int, ...], executor: Executor) -> float:
@@ -298,23 +290,21 @@ def with_unseen_rows(
     # in q such a row has the expected prior; new data would see it through the law of that prior
     if now.modes is None:
         return rows
-    Lam, eta = rows.Lam, rows.eta
+    Lam, eta = rows.Lam.copy(), rows.eta.copy()
     modes = zip(offsets(problem.shape), base.in_modes(now.seen, problem.shape), strict=False)
     for k, (first, seen) in enumerate(modes):
-        drift = now.modes.drifts[k] if now.modes.drifts else None
-        if drift is not None and not seen.all():
-            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
-            own = slice(first, first + len(seen))
+        if seen.all():
+            continue
+        drift, own = now.modes.drifts[k] if now.modes.drifts else None, slice(first, first + len(seen))
+        if drift is not None:
             marginals = found[k]  # of a series or a graph, given the rows that have entries
             told = None if marginals is None else marginals.told
             mean, cov = problem.prior.axis(k).unseen(now.modes, k, seen, rows.mean[own], rows.cov[own], told)
             precision = np.linalg.inv(unpack(cov, rows.mean.shape[1]))
             Lam[own][~seen], eta[own][~seen] = pack(precision), np.einsum("nij,nj->ni", precision, mean)
             continue
-        more = None if seen.all() else problem.prior.unsure(k, now.modes, ~seen)
+        more = problem.prior.unsure(k, now.modes, ~seen)
         if more is not None:
-            Lam, eta = (part.copy() if part is old else part for part, old in ((Lam, rows.Lam), (eta, rows.eta)))
-            unseen = first + np.flatnonzero(~seen)
-            Lam[unseen] /= 1.0 + more[:, None]
-            eta[unseen] /= 1.0 + more[:, None]
+            Lam[own][~seen] /= 1.0 + more[:, None]
+            eta[own][~seen] /= 1.0 + more[:, None]
     return rows._replace(Lam=Lam, eta=eta)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorcep.core.arrays import on_scratch, weighted_mean
-from tensorcep.cp.model.entries import Entries, all_coords, in_lanes, pack_entries
+from tensorcep.cp.model.entries import Entries, OfEach, all_coords, in_lanes, pack_entries
 from tensorcep.cp.model.memmap import StoredColumns, pieces, without_places
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.kernels.slots import LANES
@@ -55,9 +55,7 @@ def known_at(problem: Problem, places: np.ndarray) -> np.ndarray | float:
     return known.ravel()[places] if len(known) else 0.0
 
 
-def plain_values(
-    y: np.ndarray, likelihood: Likelihood, extent: np.ndarray | None, weight: np.ndarray | None = None
-) -> np.ndarray:
+def plain_values(y: np.ndarray, likelihood: Likelihood, extent: OfEach, weight: OfEach = None) -> np.ndarray:
     """What counts y (N,) tell of those at the mean exposure; of trials, the share of successes, within (0, 1)."""
     # of an exposure below the mean the count is filled up with as many as the mean, by weights (N,), expects
     if extent is None:

@@ -314,7 +314,7 @@ def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
     arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
-    sent = adf.messages_to_noise(run.state.messages, posterior.noise, too_much)
+    sent = adf.messages_to_noise(run.state.own.messages, posterior.noise, too_much)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
     return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
 

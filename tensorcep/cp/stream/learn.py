@@ -302,7 +302,7 @@ def _with_reservoir(
     """What a batch led to as far as `step`, with the reservoir then; `noise` is what its messages led to."""
     if visit is None:
         return learned
-    sent = adf.messages_to_noise(learned.run.state.messages, noise, learned.too_much)
+    sent = adf.messages_to_noise(learned.run.state.own.messages, noise, learned.too_much)
     posterior, reservoir = after_revisit(visit, learned.posterior, sent, step)
     return learned._replace(posterior=posterior, reservoir=reservoir)
 

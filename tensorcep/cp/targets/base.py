@@ -1,15 +1,10 @@
-"""What the values of a fit are: what a user says of them (`Target`), and what a fit decided (`Observation`).
-
-An estimator is parameters of the rows, which all of them share (`tensorcep.cp.plan.spec.FitSpec`), and a target: real
-values, two labels, ordered levels, or counts. Adding one is a file here with both classes, and an estimator that names
-it.
-"""
+"""What the values of a fit are: what a user says of them (`Target`), and what a fit decided (`Observation`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,6 +14,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_entries
 from tensorcep.cp.inputs.weights import Weighted
+from tensorcep.cp.model.entries import OfEach as OfEach
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
@@ -29,9 +25,9 @@ from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior
 
 Known = TypeVar("Known", bound="Observation")
-# A number of each entry, None where there is none; and what a fit decided, by the names that files give it.
-OfEach: TypeAlias = "np.ndarray | None"
+# What a fit decided, by the names that files give it.
 Facts = dict[str, Any]
+Decided = tuple[Likelihood, Facts]
 
 
 class Chosen(NamedTuple):
@@ -122,7 +118,7 @@ class Observation:
         """New observations of likelihoods as users know them."""
         return y
 
-    def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> np.ndarray | None:
+    def extent_of(self, X: Any, given: dict[str, Any], needed: bool = False) -> OfEach:
         """Extents (n,) of entries to predict, None where they have none; `needed`: they cannot be left out."""
         refuse_others(self.ESTIMATOR, given)
         return None
@@ -154,9 +150,7 @@ class Target:
         """The likelihood that a method, which may be "auto", is chosen for, after the checks of what names it."""
         raise NotImplementedError
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
         """The likelihood of a fit to y at coords (n, K), by weights, and the facts that say so."""
         raise NotImplementedError
 
@@ -251,9 +245,7 @@ class Target:
         """The entries of a fit with extents, those of one cell as one where the likelihood takes them so."""
         return weighted
 
-    def in_units(
-        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: OfEach = None
-    ) -> tuple[np.ndarray | None, Facts]:
+    def in_units(self, extents: OfEach, column: str | None, before: Any, weight: OfEach) -> tuple[OfEach, Facts]:
         """What the fit gets of extents, by weights, and the facts that tell of it; `before` is what it goes on from."""
         return None, {}
 

@@ -17,7 +17,7 @@ from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import StoredColumns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import sampled_columns, telling
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target
+from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target
 from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.io import Batch
 from tensorcep.entries.tables import as_frame
@@ -68,12 +68,19 @@ class Overdispersion(NamedTuple):
         return self.clear or self.blind
 
 
-def log_linear_means(
-    coords: np.ndarray, y: np.ndarray, exposure: np.ndarray, inflated: bool = False
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The means (n,) of counts with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins."""
-    # second comes the probability (n,) that each count is no structural zero (by EM, Lambert 1992, where `inflated`),
-    # last how far each mean follows its own count (n,), the leverage
+def overdispersion_of(
+    coords: np.ndarray, y: np.ndarray, exposure: OfEach = None, inflated: bool = False
+) -> Overdispersion:
+    """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects."""
+    # What components would explain counts as variation too: the dispersion is the least that fits need. With `inflated`
+    # it is that of counts which are no structural zeros. The score is of errors, of which residuals are a part only
+    # where a mean follows its own count: of few entries per row main effects explain much by chance. That of residuals
+    # alone is the dispersion, so that fits begin where components may explain most.
+    # Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
+    order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
+    coords, y, exposure = coords[order], y[order], np.ones(len(y)) if exposure is None else exposure[order]
+    # means (n,) with main effects alone, mu = exposure c prod_k a_k[i_k], fitted to margins; the probability (n,) that
+    # each count is no structural zero, by EM (Lambert 1992); and how far each mean follows its own count, the leverage
     mu, present = exposure * max(float(y.mean()), 0.5 / len(y)), np.ones(len(y))
     share = 0.5 * float(np.mean(y == 0.0))
     for _ in range(ROUNDS):
@@ -84,24 +91,7 @@ def log_linear_means(
             expected = np.bincount(column, weights=present * mu)
             mu *= ((np.bincount(column, weights=y) + 1.0) / (expected + 1.0))[column]
     told = [np.bincount(column, weights=present * mu)[column] + 1.0 for column in coords.T]
-    return mu, present, np.minimum(sum(present * mu / own for own in told), MOST_LEVERAGE)
-
-
-def overdispersion_of(
-    coords: np.ndarray, y: np.ndarray, exposure: OfEach = None, inflated: bool = False
-) -> Overdispersion:
-    """How much counts, of exposures with mean 1, vary beyond Poisson ones about main effects.
-
-    What components would explain counts as variation too: the dispersion is the least that fits need. With `inflated`
-    it is that of counts which are no structural zeros. The score is of errors, of which residuals are a part only where
-    a mean follows its own count: of few entries per row main effects explain much by chance. That of residuals alone
-    is the dispersion, so that fits begin where components may explain most.
-
-    Source: Dean and Lawless (1989), Tests for detecting overdispersion in Poisson regression models.
-    """
-    order = np.lexsort((y, *coords.T))  # sums then do not depend on the order of the input
-    coords, y, exposure = coords[order], y[order], np.ones(len(y)) if exposure is None else exposure[order]
-    mu, present, leverage = log_linear_means(coords, y, exposure, inflated)
+    leverage = np.minimum(sum(present * mu / own for own in told), MOST_LEVERAGE)
     errors, square = (y - mu) ** 2, float((present * mu * mu).sum())
     excess, least = (float((present * (own - y)).sum()) for own in (errors / (1.0 - leverage), errors))
     r = square / least if least > 0.0 else STARTS_OF_DISPERSION[1]
@@ -174,8 +164,7 @@ class CountObservation(Observation):
             if kind == "exposure":  # shares of successes are what one trial means
                 warn_user(
                     "the fit was to counts with exposure=, and these have none: rates, the counts of an exposure of 1, "
-                    "are predicted; give theirs, or exposure=1 if that is meant.",
-                    UserWarning,
+                    "are predicted; give theirs, or exposure=1 if that is meant."
                 )
         return checked_extents(kind, 1.0 if value is None else value, len(X)) / (self.extent_unit or 1.0)
 
@@ -241,9 +230,7 @@ class CountTarget(Target):
         instead = "'learned', the name of a mode, or "
         return check_range("dispersion", self.dispersion, 0.0, include_low=False, instead=instead)
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
         """The likelihood of the counts, its dispersion starting where main effects leave it."""
         if isinstance(coords, StoredColumns):  # all counts are checked where they are packed
             coords, y = sampled_columns(coords, y)
@@ -264,15 +251,13 @@ class CountTarget(Target):
         if fixed is not None and not get_likelihood(name).is_dispersed:
             warn_user(
                 f"the counts vary no more than Poisson ones, which have none: dispersion={fixed:g} is not used; "
-                "say likelihood='negbinomial' to keep it.",
-                UserWarning,
+                "say likelihood='negbinomial' to keep it."
             )
         record = with_dispersion(name, fixed).starting_at(found.r)
         if self.is_wild(y):
             warn_user(
                 f"one count, {y.max():g}, is more than {WILD:g} times the {len(y) - 1} others together and can "
-                "decide the fit; check it, or leave it out.",
-                UserWarning,
+                "decide the fit; check it, or leave it out."
             )
         if found.spread < EVEN:
             what = "CPRegressor learns how much they vary; of counts out of a known number take likelihood='binomial'"
@@ -282,8 +267,7 @@ class CountTarget(Target):
                 what = "if cells that are not given hold zeros, add some (with_zeros)"
             warn_user(
                 "the counts vary less than Poisson ones: their variance about what their rows say is "
-                f"{found.spread:.2g} of the mean, and intervals will be too wide; {what}.",
-                UserWarning,
+                f"{found.spread:.2g} of the mean, and intervals will be too wide; {what}."
             )
         told |= {"_likelihood_name": name, "_fixed_dispersion": fixed, "_inflated": inflated}
         return with_zeros(record, inflated, found.share), told
@@ -359,9 +343,7 @@ class CountTarget(Target):
         cells, total = merge_duplicates(coords, values, shape, "sum")
         return Weighted((cells, total, shape, labels), None, merge_duplicates(coords, extents, shape, "sum")[1])
 
-    def in_units(
-        self, extents: np.ndarray | None, column: str | None, before: Any = None, weight: OfEach = None
-    ) -> tuple[np.ndarray | None, Facts]:
+    def in_units(self, extents: OfEach, column: str | None, before: Any, weight: OfEach) -> tuple[OfEach, Facts]:
         """Exposures in units of their mean, or of that of an earlier fit; numbers of trials as they are."""
         known = None if before is None else before.extent_unit
         if extents is None:

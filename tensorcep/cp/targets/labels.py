@@ -12,7 +12,7 @@ from tensorcep.core.checks import check_choice, check_unmasked, fail_value, word
 from tensorcep.cp.inputs.batches import Coder
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
+from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.cp.targets.levels import check_none_missing, is_text, plain
 from tensorcep.entries.io import Batch
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -86,25 +86,17 @@ class LabelTarget(Target):
     zero_rate: float | str = 1.0
 
     def likelihoods(self) -> list[Likelihood]:
-        link = self._link()
+        link = check_choice("link", self.link, ("auto", *names_of("labels")))
         return [get_likelihood(name) for name in (("probit", "logit") if link == "auto" else (link,))]
-
-    def _link(self) -> str:
-        """The parameter link after its check."""
-        return check_choice("link", self.link, ("auto", *names_of("labels")))
 
     def asked(self, method: str) -> Likelihood:
         """With link="auto" the logit, whose sampler has the better log loss on held-out training entries."""
-        link = self._link()
-        return get_likelihood("logit" if link == "auto" else link)
+        return self.likelihoods()[-1]
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
-        link = self._link()
-        if link == "auto":
-            link = "logit" if METHODS[chosen.method].lacks(get_likelihood("probit")) else "probit"
-        return get_likelihood(link), {"link_": link}
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
+        links = self.likelihoods()
+        record = links[-1] if METHODS[chosen.method].lacks(links[0]) else links[0]
+        return record, {"link_": record.name}
 
     def intercept(self, y: np.ndarray, likelihood: Likelihood, weight: OfEach = None) -> float:
         """The link of the share of ones, kept off 0 and 1 by half an entry."""

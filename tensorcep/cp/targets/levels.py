@@ -12,7 +12,7 @@ import pandas as pd
 from tensorcep.core.arrays import empty_near, fill_by_parts, leaves
 from tensorcep.core.checks import check_choice, check_unmasked, check_values, fail_value, warn_user
 from tensorcep.cp.inputs.coordinates import Entries
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, classed_entries
+from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target, classed_entries
 from tensorcep.likelihoods.base import Likelihood, log_density
 from tensorcep.likelihoods.ordinal import FEWEST, LINKS, MOST, constant_of, ordinal, shares_of
 
@@ -31,8 +31,7 @@ def classes_of(y: Any) -> list[Any]:
     if len(classes) > FEWEST and isinstance(classes[0], str) and not ordered:
         warn_user(
             f"the levels are text without an order and are taken in that of the alphabet, {' < '.join(classes)}; give "
-            "y as an ordered Categorical, or as numbers, for another.",
-            UserWarning,
+            "y as an ordered Categorical, or as numbers, for another."
         )
     return list(classes)
 
@@ -117,9 +116,7 @@ class LevelTarget(Target):
         """That of the link; how many levels there are makes no difference."""
         return ordinal(check_choice("link", self.link, LINKS), np.ones(3))
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
         shares = shares_of(y, len(self.classes), weight).tolist()
         return ordinal(self.link, shares, worth_of(list(self.classes))), {"link_": self.link, "_shares": shares}
 

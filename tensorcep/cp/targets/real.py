@@ -18,7 +18,7 @@ from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
 from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.posterior.components import EntryTheta
-from tensorcep.cp.targets.base import Chosen, Facts, Observation, OfEach, Target, deciding
+from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target, deciding
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN, of_power
 from tensorcep.likelihoods.tobit import LOWER, TOBIT, UPPER, censored_at
@@ -56,8 +56,7 @@ def check_limit(limit: float, side: float, y: np.ndarray, chosen: Chosen) -> Non
         below, down, lower, end = ("below", "down", "lower", least) if side == LOWER else ("above", "up", "raise", most)
         warn_user(
             f"{beyond} of {len(y)} values lie {below} {name}={limit:g}, {down} to {end:g}, and count as values at "
-            f"the limit; {lower} it if they were observed.",
-            UserWarning,
+            f"the limit; {lower} it if they were observed."
         )
 
 
@@ -122,7 +121,7 @@ def given_power(power: Any, limit: Any, noise: Any, streaming: bool = False, sto
     return 1.0
 
 
-def likelihood_of(power: float, y: np.ndarray, centred: bool, weight: OfEach = None) -> tuple[Likelihood, Facts]:
+def likelihood_of(power: float, y: np.ndarray, centred: bool, weight: OfEach = None) -> Decided:
     """The likelihood of a power of y, about its mean if it is to be centred, and the facts that tell it."""
     level = weighted_mean(of_power(power, 0.0).check_y(y), weight) if centred else 0.0
     return of_power(power, level), {"level_": level, "power_": power}
@@ -147,8 +146,7 @@ def in_stream(powers: tuple[float, ...]) -> tuple[float, ...]:
     """The first, of a stream, in which no other can be tried; with a word on that."""
     warn_user(
         "the values are all positive, and so uneven that their root or logarithm is far nearer normal; a stream takes "
-        "them as they are: give it one of these in their place, or say power=1.",
-        UserWarning,
+        "them as they are: give it one of these in their place, or say power=1."
     )
     return powers[:1]
 
@@ -215,9 +213,7 @@ class RealTarget(Target):
         limit, _ = given_limit(self.lower_limit, self.upper_limit)
         return GAUSSIAN if limit in ("auto", None) else TOBIT
 
-    def decide(
-        self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach = None, weight: OfEach = None
-    ) -> tuple[Likelihood, Facts]:
+    def decide(self, y: np.ndarray, chosen: Chosen, coords: np.ndarray, extent: OfEach, weight: OfEach) -> Decided:
         """The limit, the power (several, where entries left out are to decide) and the level of the values."""
         check_size("y", y)
         limit, side = given_limit(self.lower_limit, self.upper_limit)
@@ -238,8 +234,7 @@ class RealTarget(Target):
                 warn_user(
                     f"{'a value' if n == 1 else f'{n} values'} of {len(y)} ({farthest:g} is the farthest) outweigh all "
                     "others together and can decide the fit, most of all one by a named method; check them, or leave "
-                    "them out.",
-                    UserWarning,
+                    "them out."
                 )
         if limit is not None:
             return censored_at(limit, side), {**decided, f"{NAMES[side]}_": limit}
@@ -260,7 +255,6 @@ class RealTarget(Target):
         return not chosen.has_positive_rows and chosen.prior_name != "given" and chosen.random
 
     def decide_noise(self, labels: Any, chosen: Chosen, streaming: bool, prior: Any) -> tuple[Uneven | None, Facts]:
-        """How the noise differs, as `noise` says."""
         given_power(self.power, None, "one", streaming=streaming)  # here it is known whether this is a stream
         given, names, beside = self.noise, names_of(labels), coupled(prior)
         if isinstance(given, str) and given == "one":

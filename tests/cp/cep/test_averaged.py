@@ -145,7 +145,7 @@ def test_averaged_messages_of_one_entry_per_row_are_full_ones(rng):
 def test_averaged_messages_take_no_memory_per_entry(rng):
     _, _, p = problem(rng, 3, 3, 45)
     state = fit(p, 2).state
-    assert [part.size for part in state.messages] == [0, 0, 0, 0]
+    assert [part.size for part in state.own.messages] == [0, 0, 0, 0]
 
 
 def test_averaged_messages_leave_rows_without_entries_at_the_prior(rng):

@@ -166,7 +166,7 @@ def test_cep_gives_the_same_bits_on_any_number_of_threads(rng, likelihood, optio
 def test_cep_with_float32_messages_is_close_to_float64(rng, likelihood):
     _, _, p = problem(rng, 2, 3, 400, likelihood, shape=(30, 20))
     double, single = (fit(p, 8, damping=0.3, dtype=dtype) for dtype in ("float64", "float32"))
-    assert single.state.messages.Lam.dtype == np.float32
+    assert single.state.own.messages.Lam.dtype == np.float32
     scale = np.sqrt(np.mean(double.state.f**2))
     assert scale > 0.5
     assert 0.0 < np.abs(double.state.f - single.state.f).max() < 1e-4 * scale

@@ -24,7 +24,7 @@ def put(state, p, entry, k, precision):
     """Set the message of one entry of the input to its row of mode k to precision * I."""
     block, lane = divmod(int(np.flatnonzero(p.entries.permutation == entry)[0]), 16)
     for r in range(p.rank):
-        state.messages.Lam[block, k, r * (r + 3) // 2, lane] = precision
+        state.own.messages.Lam[block, k, r * (r + 3) // 2, lane] = precision
 
 
 def assert_sound(posterior):
@@ -127,8 +127,8 @@ def check_stress(rng, likelihood, options):
     run = fit(p, 25, **options)
     assert_sound(run.posterior)
     assert np.isfinite(run.trace["change"]).all()
-    assert np.isfinite(run.state.messages.Lam).all()
-    assert np.isfinite(run.state.messages.eta).all()
+    assert np.isfinite(run.state.own.messages.Lam).all()
+    assert np.isfinite(run.state.own.messages.eta).all()
 
 
 def simulated(likelihood, shape, R, n):

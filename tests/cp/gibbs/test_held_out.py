@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers.cases import each
@@ -17,17 +19,17 @@ from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration import holdout
 from tensorcep.cp.calibration.holdout import (
     Beside,
+    ChainsDrawn,
     chains_of,
     held_out_places,
     hold_out,
+    learn_from_held,
     promising_chains,
     ratio_beside_limits,
     stacking_weights,
-    update_held_out,
     weigh_chains,
 )
-from tensorcep.cp.gibbs.chains import draw_factors
-from tensorcep.cp.gibbs.method import _residual_stats
+from tensorcep.cp.gibbs.method import _residual_stats, draw_factors
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import memmap
 from tensorcep.cp.model.problem import with_powers
@@ -87,6 +89,13 @@ def test_chains_of_low_rank_find_the_noise_and_do_not_collapse_to_zero(rng):
         assert error(posterior._replace(rows=chain[None]), coords, f) < 0.5 * f.std()
 
 
+def learned(held, sweep, burn_in, f, given):
+    """The estimates after a sweep with these latent values (C, n) of values with normal noise."""
+    now = ChainsDrawn(sweep, f[:, :, None], (), ((),) * len(f), even=True)
+    problem, options = SimpleNamespace(likelihood=GAUSSIAN), SimpleNamespace(burn_in=burn_in)
+    return learn_from_held(held, now, given, problem, options, told_noise=False)[0]
+
+
 def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     """Draws and truth with variance 2 around a common mean, noise of variance 3."""
     n, C, sweeps = 20_000, 3, 200
@@ -97,7 +106,7 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     for sweep in range(sweeps):
         draws = mean + np.sqrt(2.0) * rng.standard_normal((C, n))
         given = np.broadcast_to(held.y, (C, n)), np.full((C, n), 1.0 / 3.0)
-        held = update_held_out(held, sweep, sweeps, draws[:, :, None], given, GAUSSIAN)
+        held = learned(held, sweep, sweeps, draws, given)
     held = weigh_chains(held, settings_of("gibbs", 2 * sweeps, burn_in=sweeps, n_chains=C))
     # the running mean over 20 draws of each chain has a variance of its own, 2 / 39
     np.testing.assert_allclose(held.noise, 3.0 + 2 * 2 / 39, atol=0.2)
@@ -116,14 +125,14 @@ def test_entries_of_which_little_is_known_hardly_tell_the_noise(rng):
     held = held_of(y, np.zeros((1, n)), np.full((1, n), -np.inf))
     for sweep in range(sweeps):
         draws = np.sqrt(spread) * rng.standard_normal((1, n))
-        held = update_held_out(held, sweep, sweeps, draws[:, :, None], (y[None], np.full((1, n), 100.0)), GAUSSIAN)
+        held = learned(held, sweep, sweeps, draws, (y[None], np.full((1, n), 100.0)))
     assert np.mean(y**2) - spread.mean() > 0.08  # what all alike would say
     np.testing.assert_allclose(held.noise, noise, rtol=0.3)
 
 
 def test_exact_values_leave_no_noise_and_no_nan():
     zeros = np.zeros((1, 60))
-    held = update_held_out(held_of(zeros[0], zeros, zeros), 0, 9, zeros[:, :, None], (zeros, zeros + 1.0), GAUSSIAN)
+    held = learned(held_of(zeros[0], zeros, zeros), 0, 9, zeros, (zeros, zeros + 1.0))
     np.testing.assert_array_equal(held.noise, 0.0)
 
 
@@ -232,8 +241,8 @@ def test_a_fit_that_has_ended_tells_without_lists_of_its_entries(rng):
     coords, _, y = data(rng, 600)
     method, state = METHODS["gibbs"], sample(coords, y, 2, 2).state
     ended = method.ended(state)
-    assert sum(part.nbytes for part in ended.setup.by_row[:5]) == 8
-    assert ended.put(setup=state.setup) == state
+    assert sum(part.nbytes for part in ended.own.setup.by_row[:5]) == 8
+    assert ended.put(setup=state.own.setup) == state
     assert method.ended(None) is None
 
 

@@ -13,7 +13,7 @@ from oracles import gibbs as oracle
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.core.random import new_stream, normal, start_stream, stream_key
-from tensorcep.cp.gibbs.chains import draw_factors, start_chains
+from tensorcep.cp.gibbs.method import draw_factors, start_chains
 from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
@@ -64,9 +64,9 @@ def test_drawn_rows_are_those_of_the_plain_twin(rng, K, shape, free, weighted):
     state.own.sites.weight[:n], state.own.sites.target[:n] = weight, target
     packed = (coords + first[:-1])[p.entries.permutation]
     prior = unpack(p.prior.Lam, R), p.prior.eta
-    normals = normals_of(state.setup.small.rank, 11, 3)
+    normals = normals_of(state.own.setup.small.rank, 11, 3)
     wanted = oracle.sweep(packed, start, first, free, (weight, target), 2.5, prior, normals)
-    squares = draw_factors(state, 0, p, 2.5, ThreadExecutor(1)).sums
+    squares = draw_factors(state, 0, p, 2.5, ThreadExecutor(1))[0]
     np.testing.assert_allclose(state.rows[0], wanted, rtol=1e-9, atol=1e-10)
     if not weighted:
         f = wanted[packed].prod(axis=1).sum(axis=1)

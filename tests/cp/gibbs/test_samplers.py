@@ -12,7 +12,6 @@ from helpers.problems import build, problem, settings_of
 from helpers.samplers import MEAN, SD, STRUCTURED, THETA_PRIOR, geweke_z, learned_prior, prior_of
 
 from tensorcep.core.loop import run
-from tensorcep.cp.gibbs import chains as _chains
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
 from tensorcep.likelihoods import LIKELIHOODS
@@ -153,7 +152,7 @@ def test_samplers_that_turn_the_sign_of_an_ard_centre_fail_the_joint_test(monkey
 
 @pytest.mark.slow
 def test_samplers_that_forget_the_clamped_columns_fail_the_joint_test(monkeypatch):
-    monkeypatch.setattr(_chains.row_draw, "mode_columns", _without_offsets(_chains.row_draw.mode_columns))
+    monkeypatch.setattr(samplers.row_draw, "mode_columns", _without_offsets(samplers.row_draw.mode_columns))
     z = geweke_z(METHODS["gibbs"], settings("gibbs"), "gaussian", n=1500, free=STRUCTURED)
     assert np.abs(z).max() > LIMIT, z
 
@@ -234,15 +233,15 @@ def test_samplers_draw_unknown_rows_from_the_present_prior(rng):
     p = build(np.empty((0, 3), dtype=int), np.empty(0), p.shape, 3, prior=prior, start=p.start)
     one = np.ones((3, 3))
     p = p._replace(prior=PriorByMode(p.prior.Lam, p.prior.eta, 0.0 * one, one, one > 0.0))
-    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
-    found = _chains._unknown_rows(chains, p)
+    chains = samplers.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
+    found = samplers._unknown_rows(chains, p)
     for k, cov in enumerate(np.linalg.inv(np.array(prior.precision))):
         np.testing.assert_allclose(found[:, k].mean(axis=0), prior.mean[k], atol=5.0 * np.sqrt(cov.max() / 4000))
         np.testing.assert_allclose(np.cov(found[:, k].T), cov, atol=8.0 * cov.max() / np.sqrt(4000))
     Lam, eta = natural_prior(prior_of(free), p.shape, 3)
     p = p._replace(prior=replace(learned_prior(free), Lam=Lam, eta=eta), free=free)
-    chains = _chains.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
-    found = _chains._unknown_rows(chains, p)
+    chains = samplers.start_chains(p, settings("gibbs", n_chains=4000), Augmentation())
+    found = samplers._unknown_rows(chains, p)
     np.testing.assert_allclose(found.mean(axis=0), np.where(free, MEAN, 1.0), atol=5.0 * SD / np.sqrt(4000))
     np.testing.assert_allclose(found.std(axis=0), np.where(free, SD, 0.0), atol=5.0 * SD / np.sqrt(4000))
 
@@ -284,6 +283,6 @@ def test_samplers_refuse_a_mode_that_does_not_exist(rng):
 
 def test_samplers_start_other_chains_from_the_prior(rng):
     _, _, p = problem(rng, 3, 2, 30, prior=Prior([2.0] * 3, [1e6] * 3))
-    chains = _chains.start_chains(p, settings("gibbs", n_chains=2), Augmentation())
+    chains = samplers.start_chains(p, settings("gibbs", n_chains=2), Augmentation())
     np.testing.assert_array_equal(chains.rows[0], p.start)
     np.testing.assert_allclose(chains.rows[1], 2.0, atol=0.01)

@@ -38,10 +38,10 @@ def test_a_move_is_cut_short_only_as_far_as_latent_values_would_leave_for():
     state.rows.mean[near] *= 1.5
     state.rows.mean[far] *= 1e6
     there = state.rows.mean[near].copy()
-    f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
+    f = latent_of_entries(p.entries, state.rows.mean, executor, state.own.setup.columns.groups)
     state = state.put(sites=state.own.sites._replace(f=f))
     assert hold_back(*before, state, p, executor)
-    f = latent_of_entries(p.entries, state.rows.mean, executor, state.setup.columns.groups)
+    f = latent_of_entries(p.entries, state.rows.mean, executor, state.own.setup.columns.groups)
     state = state.put(sites=state.own.sites._replace(f=f))
     assert not hold_back(*before, state, p, executor)
     np.testing.assert_array_equal(state.rows.mean[near], there)

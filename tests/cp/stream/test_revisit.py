@@ -30,7 +30,7 @@ def learned(state, reservoir, coords, y, capacity, likelihood="gaussian", keep=1
     how = {"keep": keep, "time": time, "seed": 5, "likelihood": record}
     made = revisit(state, reservoir, coords, y, capacity=capacity, **how)
     result = learn(get_method("cep", record), made.batch.problem, settings_of("cep"), **HOW)
-    posterior, reservoir = after_revisit(made, result.posterior, result.state.messages)
+    posterior, reservoir = after_revisit(made, result.posterior, result.state.own.messages)
     return adf.absorb(state, made.batch, posterior), reservoir
 
 

@@ -14,7 +14,7 @@ from helpers.problems import problem, settings_of
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.persist.archive import write_archive
 from tensorcep.core.persist.records import merge, split
-from tensorcep.cp.gibbs.chains import KeptDraws
+from tensorcep.cp.gibbs.method import KeptDraws
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.workers.checkpoint import KIND, ClusterHost, state_of, tree_of_state
 from tensorcep.cp.workers.site_files import SiteFiles

@@ -14,9 +14,8 @@ from helpers.problems import problem, settings_of
 from tensorcep.core.executor import ThreadExecutor, parameters_of
 from tensorcep.core.packing import offsets
 from tensorcep.core.shared_memory import put
-from tensorcep.cp.meanfield import row_update as updating
-from tensorcep.cp.meanfield.method import VMP
-from tensorcep.cp.meanfield.row_update import ROW_UPDATES, Update, update_mode, update_natural, update_parts
+from tensorcep.cp.meanfield import method as updating
+from tensorcep.cp.meanfield.method import ROW_UPDATES, VMP, Update, update_mode, update_natural, update_parts
 from tensorcep.cp.model.entries import room_for_products
 from tensorcep.cp.workers import executor, tasks
 from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part, write_part
@@ -54,7 +53,7 @@ def test_ranges_of_rows_have_the_bits_of_one_process(
     monkeypatch.setattr(tasks, "BYTES_AT_A_TIME", at_a_time)
     monkeypatch.setattr("tensorcep.core.shared_memory.SMALLEST", 0)
     p, state = state_of(rng)
-    sums, by_row, y = state.own, state.setup.by_row, p.entries.y.ravel()
+    sums, by_row, y = state.own, state.own.setup.by_row, p.entries.y.ravel()
     mean, cov, good = state.rows.mean.copy(), state.rows.cov, state.rows.good
     cuts, numbers, means = by_row.chunks[0], sums.numbers.copy(), mean.copy()
     P, Q = cov.shape[1], mean.shape[1]
