@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -172,7 +171,12 @@ class Counts(Likelihood):
         dispersion = np.full(len(values), self.default_theta) if self.parameter is None else values[:, 0]
         others = replace(self, parameters=tuple(one for one in self.parameters if one is not self.zeros))
         lines = dispersion, values[:, -1]
-        loglik = partial(_loglik_with_zeros, others, lines)
+
+        def loglik(y: Any, f: Any, theta: Any, value: Any, *unused: Any) -> None:  # of no derivatives
+            r, p = (part[theta.astype(np.int64)] for part in lines)
+            others.loglik(y, f, r, value, *unused)
+            value[:] = with_zeros(y, value, p)
+
         return InflatedCounts(self.name, None, loglik, others.parameters, self.default_theta, of=others, lines=lines)
 
 
@@ -184,14 +188,6 @@ def zero_inflated(counts: Likelihood, zeros: ZeroInflation) -> Likelihood:
     # Its kernels are those of the other counts: methods that know of `zeros` weigh entries. Learned of all entries
     # together are the dispersion, of no meaning where it is given or there is none, and the share.
     return replace(counts, parameters=(*counts.parameters, replace(zeros, loglik=counts.loglik)))
-
-
-def _loglik_with_zeros(counts: Likelihood, lines: tuple[np.ndarray, ...], *args: np.ndarray) -> None:
-    """`Likelihood.loglik` whose theta is the number of a line of dispersions and shares; of no derivatives."""
-    y, f, theta, value, *unused = args
-    r, p = (part[theta.astype(np.int64)] for part in lines)
-    counts.loglik(y, f, r, value, *unused)
-    value[:] = with_zeros(y, value, p)
 
 
 @dataclass(frozen=True)

@@ -22,18 +22,8 @@ from numpy.typing import ArrayLike
 from scipy.special import dawsn, digamma, gammaincc, gammaln, logsumexp
 
 from tensorcep.core.compile import kernel
-from tensorcep.kernels.special import (
-    DROP,
-    LOG_SQRT_2PI,
-    REACH,
-    SMALLEST,
-    TINY,
-    count_nodes,
-    exp,
-    exp_parts,
-    log,
-    log1p_unit,
-)
+from tensorcep.kernels import special
+from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods.base import Augmentation, Triple, aligned
 from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws
 
@@ -398,7 +388,7 @@ def softplus_loglik(y, f, theta, value, d1, d2):
         big = 1.0 / (1.0 + e)
         slope = big if f[n] > 0.0 else e * big  # of the rate
         rate = (f[n] if f[n] > 0.0 else 0.0) + log1p_unit(e)
-        rate = rate if rate > SMALLEST else SMALLEST
+        rate = rate if rate > special.SMALLEST else special.SMALLEST
         excess = y[n] / rate - 1.0
         value[n] = y[n] * log(rate) - rate - math.lgamma(y[n] + 1.0)
         d1[n] = excess * slope
@@ -406,7 +396,7 @@ def softplus_loglik(y, f, theta, value, d1, d2):
 
 
 def _rate(f: np.ndarray) -> np.ndarray:
-    return np.maximum(np.logaddexp(0.0, f), SMALLEST)
+    return np.maximum(np.logaddexp(0.0, f), special.SMALLEST)
 
 
 def _expected(g: Callable[[np.ndarray], np.ndarray], m: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.cases import each
-from helpers.problems import build, fit, problem
+from helpers.problems import build, fit, law_of_dispersion, problem
 from scipy.stats import nbinom
 from sklearn.base import clone
 
@@ -22,7 +22,7 @@ from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.parameters.base import ENOUGH_OF_ROW, Gamma
-from tensorcep.likelihoods.parameters.dispersion import FIRST, Pool, group_sums, law_of_dispersion, pooled
+from tensorcep.likelihoods.parameters.dispersion import FIRST, Pool, group_sums, pooled
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, log_evidence
 
 N, SHAPE = 3000, (25, 12, 10)

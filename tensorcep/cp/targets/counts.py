@@ -353,7 +353,7 @@ class CountTarget(Target):
         """Poisson counts of one cell as one count: starts and hold-outs then know no more than the likelihood does."""
         (coords, values, shape, labels), power, extents = weighted
         asked = self.likelihoods()
-        if extents is None or power is not None or len(asked) > 1 or not asked[0].sums_up:
+        if extents is None or power is not None or len(asked) > 1 or asked[0].is_dispersed or not asked[0].is_of_rates:
             return weighted
         values = self.checked(values, asked[0])
         cells, total = merge_duplicates(coords, values, shape, "sum")

@@ -52,6 +52,11 @@ class Gamma(NamedTuple):
         """The numbers that stand for it: the means."""
         return self.mean
 
+    @property
+    def typical(self) -> np.ndarray:
+        """exp(E[log theta]), (m,)."""
+        return np.asarray(np.exp(digamma(self.a) - np.log(self.b)))
+
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A draw of each, (m,), never 0."""
         if len(self.a) == 1:  # the same number: numpy looks at an array of shapes for longer than it draws one
@@ -129,6 +134,7 @@ class EntryStats(NamedTuple):
     # mean and variance of f of the entries at some places, or of all (None), where these alone are known
     marginals: Callable[[Places], Pair] | None = None
     power: np.ndarray = NONE  # to which power the likelihood of each is taken; no blocks where that is `used`
+    sd: np.ndarray | None = None  # standard deviations of f, where `f` has means and these are asked for
 
 
 class ExpectedSquares(NamedTuple):
@@ -326,10 +332,8 @@ class Parameter(Protocol[S]):
         """What multiplies the precision of entries at these places (n,), and the shape of its law, or infinity."""
         return np.ones(len(place)), np.inf
 
-    def follow(
-        self, state: Any, squares: np.ndarray, spread: np.ndarray, variance: float, rng: np.random.Generator
-    ) -> tuple[Any, float]:
-        """Draw and noise variance as squared residuals (n,), of means of variance `spread`, tell them; nan if not."""
+    def follow(self, state: Any, rest: Pair, variance: float, rng: np.random.Generator) -> tuple[Any, float]:
+        """Draw and noise variance as squared residuals (n,), of means of such variances, tell them; nan if not."""
         return state, np.nan
 
 

@@ -60,7 +60,7 @@ def pooled(pool: Pool, law: Gamma) -> tuple[Pool, Gamma]:
 # The dispersion r of negative-binomial counts: a Gamma prior, and what the entries say of it.
 #
 # Samplers and PG-VB count the tables of a Chinese restaurant (Zhou and Carin 2015). Where only Gaussian marginals of
-# the latent values are known, `law_of_dispersion` fits r to them together with one shift c of all its f, since the mean
+# the latent values are known, `law_of_entries` fits r to them together with one shift c of all its f, since the mean
 # count r e^f stays where it was only if f follows r, which takes the rows several sweeps. Earlier entries, which the
 # prior of a batch speaks for, have said as much of the level of f as of r, and c is as little free.
 
@@ -123,67 +123,6 @@ def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
     """Return log Gamma(y + r) - log Gamma(r) - log y!, by the beta function, which differs less at large r."""
     some = np.maximum(y, 1.0)
     return np.asarray(np.where(y > 0.0, -np.log(some) - betaln(r, some), 0.0))
-
-
-def law_of_dispersion(
-    y: np.ndarray,
-    m: np.ndarray,
-    v: np.ndarray,
-    share: float | np.ndarray,
-    prior: ShapeRate,
-    start: np.ndarray | float,
-    used: np.ndarray | float = 1.0,
-    group: np.ndarray | None = None,
-    earlier: float = 0.0,
-) -> Gamma:
-    """The law of each r given counts y with f ~ N(m, v), each (n,): Laplace's approximation in log r."""
-    # The entries are a `share` of all of each r, the others being like them, and count `used` times; `group` (n,) says
-    # which r each has, None where there is but one. The prior is Gamma(*prior), `earlier` being the part of its rate
-    # that earlier entries have added. From `start`, (k,), log r goes no further than MOST_STEP.
-    start, sd = np.atleast_1d(start), np.sqrt(v)
-    n, law, counts = len(start), group, y
-    times = np.broadcast_to(np.asarray(used, dtype=float), y.shape)
-    if law is None:  # the distinct counts, and how many there are; of several laws every count by itself
-        counts, place = np.unique(y, return_inverse=True)
-        law, times = np.zeros(len(counts), dtype=np.int64), np.bincount(place, times, minlength=len(counts))
-
-    def total(values: np.ndarray) -> np.ndarray:
-        each = used * values
-        return np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=n)
-
-    def derivatives(shift: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Slopes in log r and c of the expected log posterior, and minus its second derivatives (log r, both, c)."""
-        p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
-        expected_logistic(m + (shift[0] if group is None else shift[group]), sd, p, pq, soft)
-        mine = y + (r[0] if group is None else r[group])
-        more = digamma(counts + r[law]) - digamma(r)[law], polygamma(1, r)[law] - polygamma(1, counts + r[law])
-        once, twice = (np.bincount(law, times * values, minlength=n) for values in more)
-        in_r = (once - total(soft)) / share + prior[0] / r - prior[1]
-        twice_r = twice / share + prior[0] / r**2
-        told = r * r * twice / share
-        twice_c = total(mine * pq) / share
-        held = twice_c * r * earlier / np.maximum(told, LEAST_CURVATURE)
-        in_c = total(y - mine * p) / share - held * shift
-        return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / share, twice_c + held
-
-    log_r, shift, going = np.log(start), np.zeros(n), np.ones(n, dtype=bool)
-    curvature = np.full(n, LEAST_CURVATURE)
-    for _ in range(MAX_NEWTON):
-        slope, slope_c, bend, cross, bend_c = derivatives(shift, np.exp(log_r))
-        bend_c = np.maximum(bend_c, LEAST_CURVATURE)
-        curvature = np.where(going, np.maximum(bend - cross * cross / bend_c, LEAST_CURVATURE), curvature)
-        # elsewhere the best c is not known yet, nor what r would gain
-        near = going & (np.abs(slope_c) < NEAR * bend_c)
-        step = np.clip((slope - cross * slope_c / bend_c) / curvature, -MOST_STEP, MOST_STEP)
-        step = np.where(near, step, 0.0)
-        log_r += step
-        far = np.abs(log_r - np.log(start)) > 2.0 * MOST_STEP
-        going &= ~(near & ((np.abs(step) < CLOSE) | far))
-        if not going.any():
-            break
-        shift += np.where(going, np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0), 0.0)
-    r = np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP))
-    return Gamma(curvature, curvature / r)
 
 
 # Rounds of the updates of tables and law in an expected update: they cost little and would hold up the rows.
@@ -274,13 +213,60 @@ class DispersionParameter(Parameter[DispersionLaw]):
                 group, size = self.groups.of_entry.ravel()[place], self.groups.size
                 every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
                 share = np.where(every == 0, 1.0, np.bincount(group, minlength=size) / np.maximum(every, 1))
-            entries, used = (stats.y.ravel()[place], *stats.marginals(place)), stats.used.ravel()[place]
-            if len(place):
-                prior = self.prior_of(state)
-                law = law_of_dispersion(*entries, share, prior, law.mean, used, group, self.earlier)
+            entries = (stats.y.ravel()[place], *stats.marginals(place), stats.used.ravel()[place])
+            law = self.law_of_entries(state, entries, share, group) if len(place) else law
             if step is not None:
                 law = Gamma(law.a, law.a / (state.law.mean ** (1.0 - step) * law.mean**step))
         return DispersionLaw(law, None) if state.pool is None else DispersionLaw(*pooled(state.pool, law)[::-1])
+
+    def law_of_entries(self, state: DispersionLaw, entries: tuple[np.ndarray, ...], share: Any, group: Any) -> Gamma:
+        """The law of each r given counts with Gaussian latent values: Laplace's approximation in log r."""
+        # `entries` are y, m and v of f ~ N(m, v), and how often each counts, (n,) each: a `share` of all of each r, the
+        # others being like them; `group` (n,) says which r each has, None where there is but one. From the mean of the
+        # present law log r goes no further than MOST_STEP.
+        (y, m, v, used), prior, start = entries, self.prior_of(state), state.law.mean
+        n, sd, law, counts, times, at = len(start), np.sqrt(v), group, y, used, 0 if group is None else group
+        if law is None:  # the distinct counts, and how many there are; of several laws every count by itself
+            counts, place = np.unique(y, return_inverse=True)
+            law, times = np.zeros(len(counts), dtype=np.int64), np.bincount(place, used, minlength=len(counts))
+
+        def total(values: np.ndarray) -> np.ndarray:
+            each = used * values
+            return np.array([each.sum()]) if group is None else np.bincount(group, each, minlength=n)
+
+        def derivatives(shift: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, ...]:
+            """Slopes in log r and c of the expected log posterior; minus its second derivatives (log r, both, c)."""
+            p, pq, soft = np.empty(len(y)), np.empty(len(y)), np.empty(len(y))
+            expected_logistic(m + shift[at], sd, p, pq, soft)
+            mine = y + r[at]
+            more = digamma(counts + r[law]) - digamma(r)[law], polygamma(1, r)[law] - polygamma(1, counts + r[law])
+            once, twice = (np.bincount(law, times * values, minlength=n) for values in more)
+            in_r = (once - total(soft)) / share + prior[0] / r - prior[1]
+            twice_r = twice / share + prior[0] / r**2
+            told = r * r * twice / share
+            twice_c = total(mine * pq) / share
+            held = twice_c * r * self.earlier / np.maximum(told, LEAST_CURVATURE)
+            in_c = total(y - mine * p) / share - held * shift
+            return r * in_r, in_c, r * r * twice_r - r * in_r, r * total(p) / share, twice_c + held
+
+        log_r, shift, going = np.log(start), np.zeros(n), np.ones(n, dtype=bool)
+        curvature = np.full(n, LEAST_CURVATURE)
+        for _ in range(MAX_NEWTON):
+            slope, slope_c, bend, cross, bend_c = derivatives(shift, np.exp(log_r))
+            bend_c = np.maximum(bend_c, LEAST_CURVATURE)
+            curvature = np.where(going, np.maximum(bend - cross * cross / bend_c, LEAST_CURVATURE), curvature)
+            # elsewhere the best c is not known yet, nor what r would gain
+            near = going & (np.abs(slope_c) < NEAR * bend_c)
+            step = np.clip((slope - cross * slope_c / bend_c) / curvature, -MOST_STEP, MOST_STEP)
+            step = np.where(near, step, 0.0)
+            log_r += step
+            far = np.abs(log_r - np.log(start)) > 2.0 * MOST_STEP
+            going &= ~(near & ((np.abs(step) < CLOSE) | far))
+            if not going.any():
+                break
+            shift += np.where(going, np.clip((slope_c - cross * step) / bend_c, -1.0, 1.0), 0.0)
+        r = np.exp(np.log(start) + np.clip(log_r - np.log(start), -MOST_STEP, MOST_STEP))
+        return Gamma(curvature, curvature / r)
 
     def shift(self, before: DispersionLaw, after: DispersionLaw) -> np.ndarray | float:
         """Entries tell the mean count r e^f: as log r rises, rows will take f down."""
@@ -292,7 +278,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
         (a, b), (group, y, multiplicity) = self.prior_of(state), self.counts
         law = Gamma(state.law.a, b + rate)
         for _ in range(ROUNDS):
-            tables = multiplicity * expected_tables(y, _typical(law)[group])
+            tables = multiplicity * expected_tables(y, law.typical[group])
             law = Gamma(a + np.bincount(group, weights=tables, minlength=len(law.a)), law.b)
         return law
 
@@ -303,7 +289,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
     def bound(self, state: DispersionLaw) -> float:
         """What the laws and the part of the likelihood that depends on them alone add to a lower bound."""
         group, y, multiplicity = self.counts
-        constant = log_constant(y, _typical(state.law)[group])
+        constant = log_constant(y, state.law.typical[group])
         divergence = gammas(*state.law, *self.prior_of(state)).divergence
         common = 0.0 if state.pool is None else scale_mixture.log_prior(state.pool.found.tau, state.pool.of)
         return float((multiplicity * constant).sum()) - divergence + common
@@ -317,8 +303,3 @@ def draw_pooled(state: FactorDraw, groups: GroupSums, prior: ShapeRate, rng: np.
     """Dispersions given what entries add to their laws; mean and shape of their common law are drawn first."""
     drawn = scale_mixture.draw_factors_of_groups(state, groups, prior, rng)
     return drawn._replace(theta=drawn.own * drawn.factor, base=drawn.own).with_common(1.0)
-
-
-def _typical(law: Gamma) -> np.ndarray:
-    """exp(E[log theta]), (m,)."""
-    return np.asarray(np.exp(gammas(law.a, law.b, 1.0, 1.0).log_mean))

@@ -396,18 +396,15 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
             level = float(np.exp(-np.log(state.factor[self.groups.of_entry.ravel()[told.place]]).mean()))
         return state._replace(theta=tau * (level * state.factor)).with_common(level)
 
-    def follow(
-        self, state: FactorDraw, squares: np.ndarray, spread: np.ndarray, variance: float, rng: np.random.Generator
-    ) -> tuple[FactorDraw, float]:
+    def follow(self, state: FactorDraw, rest: base.Pair, variance: float, rng: Any) -> tuple[FactorDraw, float]:
         """Precision and shape of Student noise; nan for rows, which tell their noise by themselves."""
         if self.mode is not None:
             return state, np.nan
         alpha, new = state.alpha, neighbour(state.place, rng)
-        tau = tau_seen_through(squares, spread, 1.0 / variance, alpha, EM_STEPS)
+        tau = tau_seen_through(*rest, 1.0 / variance, alpha, EM_STEPS)
         if 0 <= new < len(ALPHAS):
             there = same_size(tau, alpha, float(ALPHAS[new]))
-            gain = seen_through(squares, spread, there, float(ALPHAS[new]))[0]
-            gain -= seen_through(squares, spread, tau, alpha)[0]
+            gain = seen_through(*rest, there, float(ALPHAS[new]))[0] - seen_through(*rest, tau, alpha)[0]
             if np.log(rng.random()) < gain:
                 state, tau = state._replace(place=new), there
         return state, 1.0 / tau
