@@ -24,7 +24,6 @@ from tensorcep.kernels.special import INV_SQRT_2PI, TINY, exp, log, normal_cdf_p
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned, log_density
 
 
-@dataclass(frozen=True)
 class Labels(Likelihood):
     """Labels 0/1 by `logpdf` and by the probability of a 1 at a latent value."""
 
@@ -163,7 +162,6 @@ def shares(f, one, zero):
             q[i] /= S
 
 
-@dataclass(frozen=True)
 class Probit(Labels):
     """P(y = 1 | f) = Phi(f)."""
 
@@ -209,7 +207,6 @@ def step_tilted(y, m, v, theta, logz, alpha, beta):
         beta[n] = (r / s) * (z_plus_r / s)
 
 
-@dataclass(frozen=True)
 class Step(Labels):
     """A label that says on which side of 0 f lies, up to the slack."""
 

@@ -7,7 +7,6 @@ variable omega ~ PG(n, f) makes it Gaussian: e^((y - n / 2) f) / (2 cosh(f / 2))
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +19,7 @@ from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import negbinomial
 from tensorcep.likelihoods.base import Augmentation, aligned
-from tensorcep.likelihoods.counts import CountCDF, Counts, beta_cdf
+from tensorcep.likelihoods.counts import CountCDF, Counts, beta_cdf, halved
 
 FLAT = negbinomial.FLAT
 
@@ -91,7 +90,6 @@ def matched(y, f, square, theta, weight, target, spread, constant):
         constant[i] += _log_choose(y[i], theta[i])
 
 
-@dataclass(frozen=True)
 class Binomial(Counts):
     """Successes of theta trials."""
 
@@ -114,14 +112,8 @@ class Binomial(Counts):
         """Return the smallest count with a probability of at least q of not being exceeded, by halves of all counts."""
         cdfs, n = [self.cdf(*component) for component in zip(m, v, theta, strict=True)], theta[0]
         low, high = np.full(n.shape, -1.0), np.array(n, dtype=np.float64)
-        q, active = check_fraction("q", q), np.arange(len(n))
-        while active.size:
-            middle = np.floor(0.5 * (low[active] + high[active]))
-            enough = np.mean([cdf(middle, active) for cdf in cdfs], axis=0) >= q
-            high[active] = np.where(enough, middle, high[active])
-            low[active] = np.where(enough, low[active], middle)
-            active = active[high[active] - low[active] > 1.0]
-        return high
+        q = check_fraction("q", q)
+        return halved(q, low, high, lambda k, rows: np.mean([cdf(k, rows) for cdf in cdfs], axis=0))
 
     def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
         f, n = aligned(f, theta)

@@ -78,21 +78,29 @@ def _bracket(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> tuple[np.
     return low, high
 
 
+def halved(q: float, low: np.ndarray, high: np.ndarray, cdf: CountCDF) -> np.ndarray:
+    """Return the smallest whole k with cdf(k) >= q where low < k <= high, (n,) each, by halves of what is between."""
+    active = np.flatnonzero(high - low > 1.0)
+    while active.size:
+        middle = np.floor(0.5 * (low[active] + high[active]))
+        enough = cdf(middle, active) >= q
+        high[active] = np.where(enough, middle, high[active])
+        low[active] = np.where(enough, low[active], middle)
+        active = active[high[active] - low[active] > 1.0]
+    return high
+
+
 def mixture_quantile(q: float, m: np.ndarray, v: np.ndarray, cdf: CountCDF) -> np.ndarray:
     """Return the smallest whole k with cdf(k) >= q, inf beyond floats; m, v: about those of the log rate, to start."""
     with np.errstate(over="ignore"):
         result = np.exp(m + ndtri(q) * np.sqrt(v))
         upper = np.exp(m + max(ndtri(q), 0.0) * np.sqrt(v))
     rows = np.flatnonzero(upper < CONTINUOUS_FROM)
-    low, high = _bracket(q, m[rows], v[rows], lambda k, part: cdf(k, rows[part]))
-    active = np.flatnonzero(high - low > 1.0)
-    while active.size:
-        middle = np.floor(0.5 * (low[active] + high[active]))
-        enough = cdf(middle, rows[active]) >= q
-        high[active] = np.where(enough, middle, high[active])
-        low[active] = np.where(enough, low[active], middle)
-        active = active[high[active] - low[active] > 1.0]
-    result[rows] = high
+
+    def of_rows(k: np.ndarray, part: np.ndarray) -> np.ndarray:
+        return cdf(k, rows[part])
+
+    result[rows] = halved(q, *_bracket(q, m[rows], v[rows], of_rows), of_rows)
     return np.where(np.isnan(result), result, np.floor(result))
 
 
@@ -127,7 +135,6 @@ def poisson_draws(rng: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
     return draws
 
 
-@dataclass(frozen=True)
 class Counts(Likelihood):
     """Counts 0, 1, 2, ..., by their distribution function."""
 

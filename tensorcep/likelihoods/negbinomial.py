@@ -13,7 +13,6 @@ the first is used where the count says more than the cavity, elsewhere the secon
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -203,7 +202,6 @@ def matched(y, f, square, theta, weight, target, spread, constant):
         constant[i] = y[i] * f[i] - n * soft - target[i] * f[i] + 0.5 * weight[i] * square[i]
 
 
-@dataclass(frozen=True)
 class NegativeBinomial(Counts):
     """Counts of dispersion theta."""
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -23,7 +22,7 @@ from scipy.special import dawsn, digamma, gammaincc, gammaln, logsumexp
 
 from tensorcep.core.compile import kernel
 from tensorcep.kernels import special
-from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, exp_parts, log, log1p_unit
+from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, SMALLEST, TINY, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods.base import Augmentation, Triple, aligned
 from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws
 
@@ -124,7 +123,7 @@ def _tilted_rare(m, v):
     s = math.sqrt(v)
     high = min(m + 2.0 * v, 2.0)
     width = (high - m) / s + 2.0 * REACH
-    nodes = count_nodes(width, _step(1.0 + 1.0 / v) / s)
+    nodes = special.count_nodes(width, _step(1.0 + 1.0 / v) / s)
     h, missed, e1, e2 = width / nodes, 0.0, 0.0, 0.0
     for j in range(nodes):
         u = -REACH + (j + 0.5) * h
@@ -148,7 +147,7 @@ def _tilted_one(y, m, v):
     rate = exp(f)
     precision = 1.0 / v
     low, width = _span(y, f, v, rate)
-    nodes = count_nodes(width, _step(rate + precision))
+    nodes = special.count_nodes(width, _step(rate + precision))
     h = width / nodes
     pull = (f - m) * precision
     w0, d1, d2, e1, e2 = _sums(low, h, nodes, rate, y - rate - pull, 0.5 * precision)
@@ -208,7 +207,6 @@ def matched(y, f, square, theta, weight, target, spread, constant):
         constant[n] = y[n] * f[n] - rate - target[n] * f[n] + 0.5 * weight[n] * square[n] - math.lgamma(y[n] + 1.0)
 
 
-@dataclass(frozen=True)
 class Poisson(Counts):
     """y ~ Poisson(e^f)."""
 
@@ -305,7 +303,6 @@ def square_loglik(y, f, theta, value, d1, d2):
             d2[i] -= 2.0 * y[i] / (f[i] * f[i])
 
 
-@dataclass(frozen=True)
 class SquarePoisson(Counts):
     """y ~ Poisson(f^2)."""
 
@@ -388,7 +385,7 @@ def softplus_loglik(y, f, theta, value, d1, d2):
         big = 1.0 / (1.0 + e)
         slope = big if f[n] > 0.0 else e * big  # of the rate
         rate = (f[n] if f[n] > 0.0 else 0.0) + log1p_unit(e)
-        rate = rate if rate > special.SMALLEST else special.SMALLEST
+        rate = rate if rate > SMALLEST else SMALLEST
         excess = y[n] / rate - 1.0
         value[n] = y[n] * log(rate) - rate - math.lgamma(y[n] + 1.0)
         d1[n] = excess * slope
@@ -396,7 +393,7 @@ def softplus_loglik(y, f, theta, value, d1, d2):
 
 
 def _rate(f: np.ndarray) -> np.ndarray:
-    return np.maximum(np.logaddexp(0.0, f), special.SMALLEST)
+    return np.maximum(np.logaddexp(0.0, f), SMALLEST)
 
 
 def _expected(g: Callable[[np.ndarray], np.ndarray], m: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -407,7 +404,6 @@ def _expected(g: Callable[[np.ndarray], np.ndarray], m: np.ndarray, v: np.ndarra
     return total
 
 
-@dataclass(frozen=True)
 class SoftplusPoisson(Counts):
     """y ~ Poisson(log(1 + e^f)); it is of matrices alone."""
 

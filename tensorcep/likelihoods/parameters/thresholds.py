@@ -14,7 +14,7 @@ from tensorcep.core.compile import block_kernel, inlined, kernel
 from tensorcep.core.random import RandomStream, interval_normal, start_stream
 from tensorcep.kernels import special
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import LOG_SQRT_2PI, REACH, exp, log, log1p_unit, logistic, mills_excess
+from tensorcep.kernels.special import GAUSS_STEP, INV_SQRT_2PI, LOG_SQRT_2PI, REACH, TINY, exp, log, log1p_unit
 from tensorcep.likelihoods.parameters.base import DrawKey, EntryStats, Pair, Parameter, ParameterDraw, Places
 
 # What is known of a latent value f when f plus standard noise lies between two cuts, a < b, either of them infinite.
@@ -39,9 +39,9 @@ def _normal_below(low, high):
     # With r = phi / Phi, e = phi(low) / phi(high), q = Phi(low) / Phi(high): P = Phi(high) (1 - q). The sum high + r
     # comes from a fit of its own, so that nothing cancels far out.
     x = abs(high)
-    excess = mills_excess(x)
+    excess = special.mills_excess(x)
     inv_mills = x + excess
-    tail = special.INV_SQRT_2PI * exp(-0.5 * x * x) / inv_mills
+    tail = INV_SQRT_2PI * exp(-0.5 * x * x) / inv_mills
     if high < 0.0:
         ratio, ratio_and_cut = inv_mills, excess
         log_cdf = -0.5 * x * x - LOG_SQRT_2PI - log(inv_mills)
@@ -51,7 +51,7 @@ def _normal_below(low, high):
     if low < -FAR:
         return log_cdf, -ratio, ratio * ratio_and_cut, 0.0, ratio
     e = exp(0.5 * (high - low) * (high + low))
-    q = e * ratio / (mills_excess(-low) - low)
+    q = e * ratio / (special.mills_excess(-low) - low)
     own = ratio / (1.0 - q)
     logz = log_cdf + (log1p_unit(-q) if q <= 0.5 else log(1.0 - q))
     below_one = own * (ratio_and_cut + own * (q - e * (2.0 - e)) - low * e)
@@ -85,7 +85,7 @@ def normal_between(a, b):
 @kernel
 def _log_logistic(x):
     """Return p = 1 / (1 + e^-x), 1 - p and log p."""
-    p, q, soft = logistic(x)
+    p, q, soft = special.logistic(x)
     return p, q, min(x, 0.0) - soft
 
 
@@ -180,10 +180,10 @@ def logistic_tilted(y, m, v, theta, logz, alpha, beta):
     # With l = log P given f, alpha = E[l'] and beta = -(E[l''] + Var[l']) over the tilted density, whose nodes are
     # those of `logit.tilted`, around its mode: it is narrower than the cavity.
     for n in range(y.shape[0]):
-        var = v[n] + special.TINY
+        var = v[n] + TINY
         s = math.sqrt(var)
         f = _mode(y[n], theta[n], m[n], var)
-        step = 2.0 * math.pi / (POLE * s + 0.5 * math.pi / s) if s > WIDE else special.GAUSS_STEP
+        step = 2.0 * math.pi / (POLE * s + 0.5 * math.pi / s) if s > WIDE else GAUSS_STEP
         nodes = special.count_nodes(2.0 * REACH, step)
         h = 2.0 * REACH / nodes
         offset = (f - m[n]) / s
