@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, blas
@@ -70,12 +70,13 @@ class Proposal(Protocol):
 
     rises: bool  # whether steps have an objective that they must not lower
     mixes: bool  # whether they approach the fixed point at a steady pace, so that combinations of them are better
+    damping: float | None = None  # the fraction of the old sites that is kept; None where that is found
 
-    def start(self) -> Sites:
-        """The sites to begin with."""
+    def start(self, given: Sites | None) -> Sites:
+        """The sites to begin with: those given, if there are any."""
 
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        """Undamped new sites, the largest change, and how many were left as they were."""
+    def propose(self, posterior: Posterior, sites: Sites, damping: float) -> tuple[Sites, float, int]:
+        """Undamped new sites, or those given refined in place; the largest change, how many were left as they were."""
 
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """What steps raise, if there is such a thing."""
@@ -95,14 +96,32 @@ class EPProposal(Proposal):
     # The derivative is exact at EP's fixed point; it is not that of QP's surrogate.
     rises, mixes = False, True
 
-    def __init__(self, data: Observations, rule: str | None = None):
+    def __init__(self, data: Observations, settings: EP):
+        rule = settings.rule if isinstance(settings, QP) else None
+        if rule == "table" and data.likelihood is not PROBIT:
+            fail_value(f"rule='table' is for the likelihood 'probit'; got {data.likelihood.name!r}; use 'quadrature'.")
         self._terms = Terms(data.likelihood, data.y, data.theta, 1.0, rule)
+        self.damping, self._sequential = settings.damping, settings.schedule == "sequential"
 
-    def start(self) -> Sites:
-        return self._terms.start_sites(None)
+    def start(self, given: Sites | None) -> Sites:
+        return self._terms.start_sites(given)
 
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        return self._terms.propose_all(posterior.f, posterior.s, sites, 0.0)
+    def propose(self, posterior: Posterior, sites: Sites, damping: float) -> tuple[Sites, float, int]:
+        """Sites from one posterior; or one after the other, the posterior refined with each."""
+        if not self._sequential:
+            return self._terms.propose_all(posterior.f, posterior.s, sites, 0.0)
+        mean, cov, change, skipped = posterior.f.copy(), np.asfortranarray(posterior.covariance()), 0.0, 0
+        for i in range(len(mean)):
+            tau, nu = sites.tau[i], sites.nu[i]
+            f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
+            moved, left_out = self._terms.refine(i, f, s, sites, damping)
+            change, skipped = max(change, moved), skipped + left_out
+            dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
+            shrink = 1.0 / (1.0 + dtau * s[0])
+            column = cov[:, i].copy()
+            mean += (shrink * (dnu - dtau * f[0])) * column
+            blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
+        return sites, change, skipped
 
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
         """Log of the integral of prior times scaled sites."""
@@ -128,18 +147,18 @@ class _OfDensity(Proposal):
         self._record, self._y = record, record.check_y(data.y)
         self._theta = np.full(len(self._y), data.theta)
 
-    def start(self) -> Sites:
+    def start(self, given: Sites | None) -> Sites:
         """What the likelihood says in the rough, because a Newton step from the prior can be far too long."""
+        if given is not None:
+            return given
         zero = np.zeros(len(self._y))
-        if self._record.rough is None:
-            return Sites(zero, zero, zero)
-        return Sites(*self._record.rough(self._y, self._theta), zero)
+        return Sites(*((zero, zero) if self._record.rough is None else self._record.rough(self._y, self._theta)), zero)
 
     def _density(self, posterior: Posterior) -> Triple:
         """Log p(y | f), its slope and its curve at the means."""
         return log_density(self._record.loglik, self._y, posterior.f, self._theta)
 
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
+    def propose(self, posterior: Posterior, sites: Sites, damping: float) -> tuple[Sites, float, int]:
         f, s, (_, slope, curve) = posterior.f, posterior.s, self._density(posterior)
         new = Sites(-curve, slope - curve * f, sites.logc)
         dtau, dnu = new.tau - sites.tau, new.nu - sites.nu
@@ -154,10 +173,8 @@ class LaplaceProposal(_OfDensity):
 
     def __init__(self, data: Observations):
         super().__init__(data)
-        third = self._record.third
-        if third is None:
+        if self._record.third is None:
             fail_value(f"method must not be 'laplace' for the likelihood {self._record.name!r}, which lacks third.")
-        self._third = third
 
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """Log density of observations and latent values, without the prior's constant."""
@@ -169,17 +186,16 @@ class LaplaceProposal(_OfDensity):
 
     def pull(self, posterior: Posterior) -> np.ndarray | None:
         """The mode moves with K: (I + W K)^-1 of half the variances times the third derivatives."""
-        half = 0.5 * posterior.s * self._third(self._y, posterior.f, self._theta)
-        return half - posterior.resolvent() @ (posterior.prior.K @ half)
+        third: Any = self._record.third
+        half = 0.5 * posterior.s * third(self._y, posterior.f, self._theta)
+        return half - posterior.resolvent @ (posterior.prior.K @ half)
 
 
 class VBProposal(_OfDensity):
     """Fixed-point steps to the Gaussian with the highest lower bound."""
 
-    def __init__(self, data: Observations):
-        super().__init__(data)
-        self._at: np.ndarray | None = None
-        self._means: Triple | None = None
+    _at: np.ndarray | None = None
+    _means: Triple | None = None
 
     def _density(self, posterior: Posterior) -> Triple:
         """Their means over a posterior, which its bound and its proposal share."""
@@ -235,34 +251,32 @@ class Stop(NamedTuple):
 
 def proposal_of(data: Observations, settings: GPSettings) -> Proposal:
     """The method of these settings."""
-    if isinstance(settings, QP):
-        if settings.rule == "table" and data.likelihood is not PROBIT:
-            fail_value(f"rule='table' is for the likelihood 'probit'; got {data.likelihood.name!r}; use 'quadrature'.")
-        return EPProposal(data, settings.rule)
     if isinstance(settings, EP):
-        return EPProposal(data)
+        return EPProposal(data, settings)
     return LaplaceProposal(data) if isinstance(settings, Laplace) else VBProposal(data)
 
 
 def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop, start: Sites | None = None) -> Fit:
     """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior."""
-    if isinstance(settings, EP) and settings.schedule == "sequential":
-        return _sequential(prior, data, settings, stop, start)
-    # All sites from one posterior, with Anderson's acceleration unless a damping is given.
-    method, damping = proposal_of(data, settings), settings.damping if isinstance(settings, EP) else None
-    sites = method.start() if start is None else start
+    # Steps are combined by Anderson's acceleration unless a damping is given.
+    method = proposal_of(data, settings)
+    damping, sites = method.damping, method.start(start)
     posterior = _posterior(prior, sites)
     mixes, history = method.mixes and damping is None, list[tuple[np.ndarray, np.ndarray]]()
     kept, last, value = damping or 0.0, np.inf, method.objective(posterior, sites)
     n_iter, change, skipped = 0, np.inf, 0
     while n_iter < stop.max_iter:
         n_iter += 1
-        new, change, skipped = method.propose(posterior, sites)
+        new, change, skipped = method.propose(posterior, sites, kept)
+        if new is sites:
+            posterior = _posterior(prior, sites)
         if change < stop.tol and not skipped:
             break
         if damping is None and not method.rises and change >= last:
             kept = min(1.0 - SLOWER * (1.0 - kept), MOST_DAMPING)
         last = change
+        if new is sites:
+            continue
         mixed = mix(history, posterior, sites, new, change) if mixes else None
         least = value - SLACK * (1.0 + abs(value)) if method.rises and change > SURE else -np.inf
         sites, posterior, value = _step(prior, method, sites, new, mixed, kept, least)
@@ -297,34 +311,3 @@ def _posterior(prior: Prior, sites: Sites) -> Posterior:
             "the sites leave no Gaussian posterior: the kernel may not be positive definite, or labels contradict each "
             "other, such as those that a step without slack cannot all satisfy."
         ) from None
-
-
-def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, start: Sites | None) -> Fit:
-    """EP with the posterior refined after every site, and made afresh after every sweep."""
-    terms = Terms(data.likelihood, data.y, data.theta, 1.0, getattr(settings, "rule", None))
-    sites = terms.start_sites(start)
-    posterior = _posterior(prior, sites)
-    damping, last = settings.damping or 0.0, np.inf
-    n_iter, change, skipped = 0, np.inf, 0
-    while n_iter < stop.max_iter:
-        n_iter += 1
-        mean, cov = posterior.f.copy(), np.asfortranarray(posterior.covariance())
-        change, skipped = 0.0, 0
-        for i in range(len(mean)):
-            tau, nu = sites.tau[i], sites.nu[i]
-            f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
-            moved, left_out = terms.refine(i, f, s, sites, damping)
-            change, skipped = max(change, moved), skipped + left_out
-            dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
-            shrink = 1.0 / (1.0 + dtau * s[0])
-            column = cov[:, i].copy()
-            mean += (shrink * (dnu - dtau * f[0])) * column
-            blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
-        posterior = _posterior(prior, sites)
-        if change < stop.tol and not skipped:
-            break
-        if settings.damping is None and change >= last:
-            damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
-        last = change
-    value = EPProposal(data, getattr(settings, "rule", None)).evidence(posterior, sites)
-    return Fit(sites, posterior, value, n_iter, change < stop.tol and not skipped)

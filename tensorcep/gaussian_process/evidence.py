@@ -45,7 +45,7 @@ def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
         raise TypeError(
             f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {type(kernel).__name__}."
         )
-    parts = _parts(kernel)
+    parts = parts_of(kernel)
     if any(isinstance(part, kernels.WhiteKernel) for part in parts):
         fail_value(
             "kernel must have no WhiteKernel, because noise belongs to the likelihood of labels and counts; leave it "
@@ -56,15 +56,15 @@ def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
     return clone(kernel)
 
 
-def _parts(kernel: Any) -> list[Any]:
+def parts_of(kernel: Any) -> list[Any]:
     """A kernel and those that it is made of."""
     inner = [part for name in ("k1", "k2", "kernel") if isinstance(part := getattr(kernel, name, None), Kernel)]
-    return [kernel, *(part for one in inner for part in _parts(one))]
+    return [kernel, *(part for one in inner for part in parts_of(one))]
 
 
 def check_covariance(kernel: Any, X: np.ndarray) -> None:
     """Refuse a kernel whose matrix at the points is no covariance; those positive definite by their making pass."""
-    if all(type(part) in DEFINITE for part in _parts(kernel)):
+    if all(type(part) in DEFINITE for part in parts_of(kernel)):
         return
     K, n = kernel(X), len(X)
     if K.shape != (n, n) or not np.isfinite(K).all():
@@ -86,7 +86,7 @@ def check_covariance(kernel: Any, X: np.ndarray) -> None:
 def covariance_of(kernel: Any, X: np.ndarray) -> np.ndarray:
     """The kernel matrix of the points (n, n); a large one of the common kernels in parts."""
     n = len(X)
-    if n <= 2 * ROWS or any(type(part) not in DEFINITE for part in _parts(kernel)):
+    if n <= 2 * ROWS or any(type(part) not in DEFINITE for part in parts_of(kernel)):
         return np.asarray(kernel(X))
     K = np.empty((n, n))
     for first in range(0, n, ROWS):
@@ -94,18 +94,13 @@ def covariance_of(kernel: Any, X: np.ndarray) -> np.ndarray:
     return K
 
 
-def gradient_matrices(kernel: Any) -> int:
-    """Matrices of n^2 numbers that the derivatives of the kernel take beside those of a fit: none of common kernels."""
-    return 0 if all(type(part) in _RULES for part in _parts(kernel)) else 2 * kernel.n_dims
-
-
 def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
     """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself."""
     # for the common kernels without an array of n^2 p numbers, and in parts where X is large
-    if len(X) > 2 * ROWS and all(type(part) in DEFINITE for part in _parts(kernel)):
+    if len(X) > 2 * ROWS and all(type(part) in DEFINITE for part in parts_of(kernel)):
         parts = [slice(first, first + ROWS) for first in range(0, len(X), ROWS)]
         return np.sum([contract(kernel, X[rows], X if Z is None else Z, G[rows]) for rows in parts], axis=0)
-    rule = _RULES.get(type(kernel))
+    rule = RULES.get(type(kernel))
     if rule is not None and (not isinstance(kernel, Matern) or kernel.nu in MATERN):
         return rule(kernel, X, Z, G) if kernel.n_dims else np.empty(0)
     if Z is not None:
@@ -156,7 +151,7 @@ def _by_scales(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray, 
     return each if kernel.anisotropic else np.array([each.sum()])
 
 
-_RULES: dict[type, Callable[..., np.ndarray]] = {
+RULES: dict[type, Callable[..., np.ndarray]] = {
     Sum: lambda kernel, X, Z, G: np.concatenate([contract(kernel.k1, X, Z, G), contract(kernel.k2, X, Z, G)]),
     Product: _product,
     kernels.Exponentiation: _power,
@@ -213,7 +208,7 @@ class ExactEvidence:
             return fit.log_evidence, np.empty(0)
         # The derivative by the kernel matrix, (n, n) and symmetric: Rasmussen and Williams (2006), eqs 5.22 and 5.27.
         pull = proposal_of(self.points.data, self.settings).pull(fit.posterior)
-        a, G = fit.posterior.dual, np.asfortranarray(-0.5 * fit.posterior.resolvent())
+        a, G = fit.posterior.dual, np.asfortranarray(-0.5 * fit.posterior.resolvent)
         blas.dger(0.5, a if pull is None else a + pull, a, a=G, overwrite_a=1)
         if pull is not None:
             blas.dger(0.5, a, pull, a=G, overwrite_a=1)

@@ -22,8 +22,6 @@ from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, fit_in
 from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
 
-# One latent function: its kernel, the points that it is known at, and its posterior anywhere.
-
 # Points whose covariances with all others are held at a time.
 CHUNK = 1024
 # Matrices of n^2 numbers that an exact fit may hold at its peak (K, and three that it makes), and the bytes that it
@@ -77,7 +75,9 @@ def check_exact_size(n: int, more: int = 0) -> None:
 
 def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: Stop, search: KernelSearch) -> Machine:
     """Learn the kernel and find the posterior of a method."""
-    check_exact_size(len(points.X), 0 if search.optimizer is None else evidence.gradient_matrices(kernel))
+    # the derivatives of kernels that are not common take matrices of n^2 numbers beside those of a fit
+    common = search.optimizer is None or all(type(part) in evidence.RULES for part in evidence.parts_of(kernel))
+    check_exact_size(len(points.X), 0 if common else 2 * kernel.n_dims)
     evidence.check_covariance(kernel, points.X)
     kernel = learn_kernel(kernel, evidence.ExactEvidence(points, settings, stop), search)
     prior = Prior(covariance_of(kernel, points.X), points.mean)
@@ -169,10 +169,9 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
         if fitted[name].dtype.kind not in "fi" or not np.isfinite(fitted[name]).all():
             raise ValueError(f"{name} does not hold finite real numbers")
     kernels = stored.header["kernels"]
-    made = [kernel_of(tree) for tree in kernels["fitted"]]
     given = None if kernels["given"] is None else kernel_of(kernels["given"])
     machines, X = [], fitted["_X_fit"]
-    for i, kernel in enumerate(made):
+    for i, kernel in enumerate(map(kernel_of, kernels["fitted"])):
         mean, points, tau, nu = float(fitted["means"][i]), X, np.empty(0), np.empty(0)
         if "points" in fitted:
             points, functions = fitted["points"], Functions(fitted["dual"][i], fitted["cov"][i])

@@ -44,7 +44,6 @@ class Posterior:
     # half of the log determinant of I + K T, `log_integral` the log of the integral of prior times sites.
     def __init__(self, prior: Prior, tau: np.ndarray, nu: np.ndarray):
         self.prior, self.tau = prior, tau
-        self._resolvent: np.ndarray | None = None
         mean, K, pull = prior.mean, prior.K, nu - tau * prior.mean
         self._positive = bool((tau >= 0.0).all())
         if not self._positive:  # by the root of the prior
@@ -79,17 +78,15 @@ class Posterior:
         offset = (nu - 0.5 * tau * mean) * mean
         self.log_integral = float(offset.sum() + 0.5 * (pull @ (self.f - mean)) - self.log_root_det)
 
+    @cached_property
     def resolvent(self) -> np.ndarray:
         """(K + T^-1)^-1 = T - T S T, S the posterior covariance, (n, n); made once, in the place of the factor."""
-        if self._resolvent is not None:
-            return self._resolvent
         if not self._positive:
             half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
             R = half.T @ half
             np.negative(R, out=R)
             R[np.diag_indices_from(R)] += self.tau
-            self._resolvent = R
-            return R
+            return np.asarray(R)
         R = lapack.dlauum(self._inverse, lower=1, overwrite_c=1)[0]
         del self._inverse
         for first in range(0, len(R), ROWS):  # the upper triangle, whose numbers are not those of the result
@@ -100,17 +97,16 @@ class Posterior:
         root = np.sqrt(self.tau)
         R *= root
         R *= root[:, None]
-        self._resolvent = R
-        return R
+        return np.asarray(R)
 
     def covariance(self) -> np.ndarray:
         """The posterior covariance of f, (n, n)."""
-        product = self.prior.K @ self.resolvent() @ self.prior.K
+        product = self.prior.K @ self.resolvent @ self.prior.K
         return np.subtract(self.prior.K, product, out=product)
 
     def functions(self) -> Functions:
         """The posterior of f at any points."""
-        return Functions(self.dual, self.resolvent())
+        return Functions(self.dual, self.resolvent)
 
 
 def _cholesky(B: np.ndarray) -> np.ndarray:

@@ -132,7 +132,7 @@ def test_posterior_is_the_same_by_either_root(rng):
     by_prior = Posterior(prior, turned, nu)
     for name in ("f", "s", "dual", "log_integral"):
         np.testing.assert_allclose(getattr(by_sites, name), getattr(by_prior, name), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(by_sites.resolvent(), by_prior.resolvent(), atol=1e-9)
+    np.testing.assert_allclose(by_sites.resolvent, by_prior.resolvent, atol=1e-9)
     np.testing.assert_allclose(by_sites.s, np.diag(by_sites.covariance()), rtol=1e-9)
 
 
