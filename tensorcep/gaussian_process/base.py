@@ -88,11 +88,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         X = as_numbers(checks.check_unmasked(X, "X"))
         return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that no fit takes, whatever the points: files may hold any."""
-        self._plan(None)
-
-    def _plan(self, n: int | None) -> tuple[GPSettings, Stop, np.random.Generator]:
+    def _check_parameters(self, n: int | None = None) -> tuple[GPSettings, Stop, np.random.Generator]:
         """All parameters but the kernel, checked before any work; beside the number of points, if that is known."""
         settings = settings_of(self.method)
         if not callable(self.optimizer) and self.optimizer is not None:
@@ -113,7 +109,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     def _fit_machines(self, X: np.ndarray, targets: list[Observations], mean: float) -> tuple[Machine, ...]:
         """A latent function for each target."""
-        settings, stop, rng = self._plan(len(X))
+        settings, stop, rng = self._check_parameters(len(X))
         kernel = check_kernel(self.kernel, X)
         for target in targets if self.n_inducing is None else ():
             proposal_of(target, settings)  # refuses a method that the likelihood is not for
@@ -155,21 +151,16 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         self._take(machines, fitted)
         if not self.converged_:
             settings = settings_of(self.method)
-            damps = isinstance(settings, EP)
-            more = ", raise tol, or set damping in the method's settings" if damps else " or raise tol"
-            warn_user(
-                f"{settings.name} stopped after max_iter={self.max_iter} sweeps before every change was below "
-                f"tol={self.tol:g}; increase max_iter{more}.",
-                ConvergenceWarning,
-            )
+            ep = isinstance(settings, EP)
+            more = ", raise tol, or set damping in the method's settings" if ep else " or raise tol"
+            stopped = f"{settings.name} stopped after max_iter={self.max_iter} sweeps before every change was below"
+            warn_user(f"{stopped} tol={self.tol:g}; increase max_iter{more}.", ConvergenceWarning)
         each = [] if self.optimizer is None else [at_bounds(machine.kernel, without) for machine in machines]
         found = list(dict.fromkeys(text for texts in each for text in texts))
         if found:
-            warn_user(
-                f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value (an upper bound "
-                "of a length scale may also say that the feature has no effect).",
-                ConvergenceWarning,
-            )
+            but = "(an upper bound of a length scale may also say that the feature has no effect)"
+            what = f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value {but}."
+            warn_user(what, ConvergenceWarning)
         return self
 
     def _targets(self, y: np.ndarray) -> list[Observations]:
@@ -210,23 +201,19 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         if (np.abs(given) > LARGEST_LOG).any() or np.isnan(given).any():
             fail_value(f"theta must hold logarithms within {LARGEST_LOG:g} of 0; got {given.tolist()}.")
         each = np.tile(given, n).reshape(n, p) if given.shape == (p,) else given.reshape(n, p)
+        settings, stop, _ = self._check_parameters(len(self._X_fit))
+        found = []
         with one_blas_thread():
-            found = [
-                self._evidence(m, data)(m.kernel.clone_with_theta(row), eval_gradient)
-                for m, data, row in zip(self._machines, self._targets(self._y_fit), each, strict=True)
-            ]
+            for m, data, row in zip(self._machines, self._targets(self._y_fit), each, strict=True):
+                points, sparse = TrainingPoints(self._X_fit, data, m.mean), Sparse(m.points, float(self.power), BATCH)
+                exact, inducing = ExactEvidence(points, settings, stop), InducingEvidence(points, sparse, stop)
+                evidence = exact if m.tau.size else inducing
+                found.append(evidence(m.kernel.clone_with_theta(row), eval_gradient))
         value = float(np.mean([one for one, _ in found]))
         if not eval_gradient:
             return value
         gradients = np.stack([gradient for _, gradient in found]) / n
         return value, gradients.sum(axis=0) if given.shape == (p,) else gradients.ravel()
-
-    def _evidence(self, machine: Machine, data: Observations) -> Any:
-        settings, stop, _ = self._plan(len(self._X_fit))
-        points = TrainingPoints(self._X_fit, data, machine.mean)
-        if machine.tau.size == 0:
-            return InducingEvidence(points, Sparse(machine.points, float(self.power), BATCH), stop)
-        return ExactEvidence(points, settings, stop)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent function at each row of X, (n,), or (n, n_classes) for several.

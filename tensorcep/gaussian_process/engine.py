@@ -152,7 +152,8 @@ class _OfDensity(Proposal):
         if given is not None:
             return given
         zero = np.zeros(len(self._y))
-        return Sites(*((zero, zero) if self._record.rough is None else self._record.rough(self._y, self._theta)), zero)
+        tau, nu = (zero, zero) if self._record.rough is None else self._record.rough(self._y, self._theta)
+        return Sites(tau, nu, zero)
 
     def _density(self, posterior: Posterior) -> Triple:
         """Log p(y | f), its slope and its curve at the means."""
@@ -307,7 +308,6 @@ def _posterior(prior: Prior, sites: Sites) -> Posterior:
     try:
         return Posterior(prior, sites.tau, sites.nu)
     except LinAlgError:
-        raise FloatingPointError(
-            "the sites leave no Gaussian posterior: the kernel may not be positive definite, or labels contradict each "
-            "other, such as those that a step without slack cannot all satisfy."
-        ) from None
+        contradict = "labels contradict each other, such as those that a step without slack cannot all satisfy"
+        why = f"the kernel may not be positive definite, or {contradict}"
+        raise FloatingPointError(f"the sites leave no Gaussian posterior: {why}.") from None

@@ -42,16 +42,12 @@ def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
         scale = spread if 0.0 < spread < np.inf else 1.0
         return ConstantKernel(1.0) * RBF(scale, (1e-3 * scale, 1e3 * scale))
     if not isinstance(kernel, Kernel):
-        raise TypeError(
-            f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {type(kernel).__name__}."
-        )
-    parts = parts_of(kernel)
-    if any(isinstance(part, kernels.WhiteKernel) for part in parts):
-        fail_value(
-            "kernel must have no WhiteKernel, because noise belongs to the likelihood of labels and counts; leave it "
-            "out."
-        )
-    if any(isinstance(part, kernels.CompoundKernel) for part in parts):
+        kind = type(kernel).__name__
+        raise TypeError(f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {kind}.")
+    if any(isinstance(part, kernels.WhiteKernel) for part in parts_of(kernel)):
+        because = "because noise belongs to the likelihood of labels and counts"
+        fail_value(f"kernel must have no WhiteKernel, {because}; leave it out.")
+    if any(isinstance(part, kernels.CompoundKernel) for part in parts_of(kernel)):
         fail_value("kernel must be one kernel; got a CompoundKernel, which stands for several.")
     return clone(kernel)
 
@@ -77,10 +73,8 @@ def check_covariance(kernel: Any, X: np.ndarray) -> None:
     try:
         np.linalg.cholesky(shifted)
     except np.linalg.LinAlgError:
-        fail_value(
-            f"kernel must be positive definite at the points; got {kernel!r}, whose matrix has the eigenvalue "
-            f"{np.linalg.eigvalsh(K)[0]:.3g}; choose another kernel."
-        )
+        got = f"{kernel!r}, whose matrix has the eigenvalue {np.linalg.eigvalsh(K)[0]:.3g}"
+        fail_value(f"kernel must be positive definite at the points; got {got}; choose another kernel.")
 
 
 def covariance_of(kernel: Any, X: np.ndarray) -> np.ndarray:
@@ -104,10 +98,8 @@ def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) ->
     if rule is not None and (not isinstance(kernel, Matern) or kernel.nu in MATERN):
         return rule(kernel, X, Z, G) if kernel.n_dims else np.empty(0)
     if Z is not None:
-        fail_value(
-            "kernel must be made of ConstantKernel, RBF, Matern with nu 0.5, 1.5 or 2.5, DotProduct, sums and "
-            f"products to be learned with n_inducing; got {kernel!r}; set optimizer=None."
-        )
+        those = "ConstantKernel, RBF, Matern with nu 0.5, 1.5 or 2.5, DotProduct, sums and products"
+        fail_value(f"kernel must be made of {those} to be learned with n_inducing; got {kernel!r}; set optimizer=None.")
     return np.asarray(np.einsum("ij,ijp->p", G, kernel(X, eval_gradient=True)[1]))
 
 
@@ -252,16 +244,12 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
     failed = sum(not np.isfinite(loss) for loss, _ in results)
     best, theta = min(results, key=lambda pair: pair[0])
     if not np.isfinite(best):
-        fail_value(
-            f"kernel must leave a Gaussian posterior at its start; got none from {len(starts)} starts; set other start "
-            "values, scale the features, or allow for wrong labels by slack or the probit."
-        )
+        remedy = "set other start values, scale the features, or allow for wrong labels by slack or the probit"
+        got = f"got none from {len(starts)} starts"
+        fail_value(f"kernel must leave a Gaussian posterior at its start; {got}; {remedy}.")
     if failed:
-        warn_user(
-            f"{failed} of {len(starts)} starts of the optimiser failed, because the method found no Gaussian posterior "
-            "at their values; the best of the others is kept.",
-            ConvergenceWarning,
-        )
+        why = "because the method found no Gaussian posterior at their values; the best of the others is kept"
+        warn_user(f"{failed} of {len(starts)} starts of the optimiser failed, {why}.", ConvergenceWarning)
     return kernel.clone_with_theta(theta)
 
 

@@ -67,10 +67,8 @@ def check_exact_size(n: int, more: int = 0) -> None:
     needed = 8.0 * (MATRICES + more) * n * n
     there = min(MOST_BYTES, memory_of_machine() or MOST_BYTES)
     if needed > there:
-        fail_value(
-            f"an exact Gaussian process of {n} points takes about {needed / 1e9:.3g} GB for matrices of {n} x {n}, "
-            f"more than {there / 1e9:.3g} GB; set n_inducing, such as n_inducing=200."
-        )
+        takes = f"takes about {needed / 1e9:.3g} GB for matrices of {n} x {n}, more than {there / 1e9:.3g} GB"
+        fail_value(f"an exact Gaussian process of {n} points {takes}; set n_inducing, such as n_inducing=200.")
 
 
 def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: Stop, search: KernelSearch) -> Machine:
@@ -112,18 +110,16 @@ NAMES = (*SHARED, *IF_THERE, "tau", "nu", "points", "dual", "cov", "means", "evi
 
 def kernel_record(kernel: Any) -> dict[str, Any]:
     """A kernel, which must be one of `KERNELS`, as a tree of names and parameters."""
-    if KERNELS.get(type(kernel).__name__) is not type(kernel):
-        fail_value(
-            f"kernel must be made of {', '.join(KERNELS)} to be saved; got {type(kernel).__name__}, which files cannot "
-            "hold."
-        )
+    kind = type(kernel).__name__
+    if KERNELS.get(kind) is not type(kernel):
+        fail_value(f"kernel must be made of {', '.join(KERNELS)} to be saved; got {kind}, which files cannot hold.")
     params = kernel.get_params(deep=False)
     for name, value in params.items():
         if isinstance(value, Kernel):
             params[name] = kernel_record(value)
         elif not isinstance(value, str):
             params[name] = np.asarray(value, dtype=np.float64).tolist()
-    return {RECORD: type(kernel).__name__, **params}
+    return {RECORD: kind, **params}
 
 
 def kernel_of(tree: Any) -> Any:

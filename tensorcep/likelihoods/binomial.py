@@ -102,14 +102,12 @@ class Binomial(Counts):
         return lambda k, rows: np.where(k >= n[rows], 1.0, cdf(k, rows))
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean n E[p] and variance of a new number of successes."""
         m, v, n = aligned(m, v, theta)
         one, two = np.ones_like(m), np.full_like(m, 2.0)
         p, square = np.exp(self.logpdf(one, m, v, one)), np.exp(self.logpdf(two, m, v, two))
         return n * p, n * np.maximum(p - square, 0.0) + n * n * np.maximum(square - p * p, 0.0)
 
     def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        """Return the smallest count with a probability of at least q of not being exceeded, by halves of all counts."""
         cdfs, n = [self.cdf(*component) for component in zip(m, v, theta, strict=True)], theta[0]
         low, high = np.full(n.shape, -1.0), np.array(n, dtype=np.float64)
         q = check_fraction("q", q)

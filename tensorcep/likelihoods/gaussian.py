@@ -202,9 +202,8 @@ class GaussianPower(Gaussian):
     def check_y(self, y: ArrayLike) -> np.ndarray:
         y, power = check_values(y, name="y"), self.power
         if len(y) and not y.min() > 0.0:
-            fail_value(
-                f"power={power:g} is for positive values; got {y.min():g}; add a constant to all, or use power=1."
-            )
+            remedy = "add a constant to all, or use power=1"
+            fail_value(f"power={power:g} is for positive values; got {y.min():g}; {remedy}.")
         return np.asarray(boxcox(y, power)) - self.level
 
     def back(self, z: np.ndarray) -> np.ndarray:

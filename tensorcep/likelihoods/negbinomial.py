@@ -231,7 +231,5 @@ class NegativeBinomial(Counts):
 
 
 PG = Augmentation(expected, drawn, weighted=True, exponents=lambda y, r: (y + r, 0.5 * (y - r)))
-MATCHED = Augmentation(matched, weighted=True, matched=True)
-NEGBINOMIAL = NegativeBinomial(
-    "negbinomial", tilted, loglik, (DispersionParameter(),), pg=PG, matched=MATCHED, in_f=in_f
-)
+LEARNED, MATCHED = (DispersionParameter(),), Augmentation(matched, weighted=True, matched=True)
+NEGBINOMIAL = NegativeBinomial("negbinomial", tilted, loglik, LEARNED, pg=PG, matched=MATCHED, in_f=in_f)

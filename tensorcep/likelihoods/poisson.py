@@ -324,7 +324,6 @@ class SquarePoisson(Counts):
         return np.log(rate), 2.0 * v * (2.0 * m * m + v) / rate**2
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of a new count: E[f^2], and that plus Var[f^2]."""
         m, v, _ = aligned(m, v, theta)
         mean = m * m + v
         return mean, mean + 2.0 * v * (2.0 * m * m + v)

@@ -64,6 +64,9 @@ class Gamma(NamedTuple):
         return np.asarray(np.maximum(rng.standard_gamma(self.a), TINY) / self.b)
 
 
+NO_LAW = Gamma(NONE, NONE)
+
+
 class ParameterDraw(NamedTuple):
     """A draw of a parameter: its numbers (m,), and, where they have a law in common, its mean and shape (2,)."""
 
@@ -157,10 +160,10 @@ class ValidationNoise(NamedTuple):
     place: np.ndarray
     variance: float
 
-    def law(self, prior: ShapeRate) -> Gamma:
-        """The law of the precision."""
-        half = 0.5 * len(self.place)
-        return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * self.variance]))
+    @property
+    def stats(self) -> PrecisionStats:
+        """What they say of the precision."""
+        return PrecisionStats(len(self.place), len(self.place) * self.variance)
 
 
 class ResidualStats(NamedTuple):
@@ -388,7 +391,6 @@ class KnownTheta(Parameter[Gamma]):
         return ParameterDraw(np.full(1, self.value))
 
     def first_law(self, n: int = 0) -> Gamma:
-        """A law of this mean."""
         return Gamma(np.full(1, self.value), np.ones(1))
 
     def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
@@ -410,7 +412,6 @@ class NoisePrecision(Parameter[Gamma]):
     is_theta = True
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
-        """That of the data."""
         return ParameterDraw(np.full(1, 1.0 / spread))
 
     def first_law(self, n: int = 0) -> Gamma:
@@ -420,24 +421,19 @@ class NoisePrecision(Parameter[Gamma]):
         return y, alike(y, float(state.theta[0]))
 
     def precision(self, state: ParameterDraw | Gamma, power: float = 1.0) -> float:
-        """That precision, or its mean."""
         if isinstance(state, Gamma):
             return power * float(state.a[0]) / float(state.b[0])
         return power * float(state.theta[0])
 
     def expect(self, state: Gamma, stats: ResidualStats | PrecisionStats, step: float | None = None) -> Gamma:
-        a, b = self.prior
         # an entry adds 1/2 to the shape and weight (target - f)^2 / 2 to the rate
-        a, b = a + 0.5 * stats.n, b + 0.5 * stats.total
-        if step is not None:
-            a, b = (float(old[0]) + step * (new - float(old[0])) for old, new in zip(state, (a, b), strict=True))
-        return Gamma(np.array([a]), np.array([b]))
+        law = Gamma(np.array([self.prior[0] + 0.5 * stats.n]), np.array([self.prior[1] + 0.5 * stats.total]))
+        return law if step is None else Gamma(*(old + step * (new - old) for old, new in zip(state, law, strict=True)))
 
     def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
         """A draw from its law given the residuals, or given what entries left out say."""
-        known = stats.validation
-        law = self.expect(Gamma(NONE, NONE), stats) if known is None else known.law(self.prior)
-        tau = law.draw(key.rng(RandomStream.PRECISION))
+        known = stats if stats.validation is None else stats.validation.stats
+        tau = self.expect(NO_LAW, known).draw(key.rng(RandomStream.PRECISION))
         return ParameterDraw(tau), scored(float(tau[0]), stats)
 
     def bound(self, state: Gamma) -> float:

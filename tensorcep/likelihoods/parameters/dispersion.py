@@ -31,30 +31,9 @@ from tensorcep.likelihoods.parameters.scale_mixture import Evenness, FactorDraw,
 FIRST = len(scale_mixture.ALPHAS) - 1
 
 
-class Pool(NamedTuple):
-    """What is known of the common law."""
-
-    of: ShapeRate  # shape and rate of the Gamma prior of r0
-    found: Evenness  # r0, and alpha, which is one of `ALPHAS`
-
-    @property
-    def law(self) -> tuple[float, float]:
-        """Shape and rate of the common law."""
-        return self.found.alpha, self.found.alpha / self.found.tau
-
-
 def group_sums(shape: np.ndarray, rate: np.ndarray) -> GroupSums:
     """What entries add to shapes and rates (m,), as groups of entries whose noise differs."""
     return GroupSums(2.0 * shape, 2.0 * rate)
-
-
-def pooled(pool: Pool, law: Gamma) -> tuple[Pool, Gamma]:
-    """The best common law given what entries added to the laws of all r under the one before; and these under it."""
-    a, b = pool.law
-    shape, rate = np.maximum(law.a - a, 0.0), np.maximum(law.b - b, 0.0)
-    pool = pool._replace(found=scale_mixture.fitted(group_sums(shape, rate), pool.of, pool.found.tau, pool.found.place))
-    a, b = pool.law
-    return pool, Gamma(a + shape, b + rate)
 
 
 # The dispersion r of negative-binomial counts: a Gamma prior, and what the entries say of it.
@@ -130,15 +109,24 @@ ROUNDS = 10
 
 
 class DispersionLaw(NamedTuple):
-    """The laws of dispersions, and, where rows of a mode have one each, their common law."""
+    """The laws of dispersions; and, where rows of a mode have one each, r0 and alpha, which is one of `ALPHAS`."""
 
     law: Gamma
-    pool: Pool | None
+    pool: Evenness | None
 
     @property
     def theta(self) -> np.ndarray:
         """The numbers that stand for it, (m,)."""
         return self.law.mean
+
+
+def pooled(pool: Evenness, prior: ShapeRate, law: Gamma) -> DispersionLaw:
+    """The best common law given what entries added to the laws of all r under the one before; and these under it."""
+    a, b = pool.law
+    shape, rate = np.maximum(law.a - a, 0.0), np.maximum(law.b - b, 0.0)
+    pool = scale_mixture.fitted(group_sums(shape, rate), prior, pool.tau, pool.place)
+    a, b = pool.law
+    return DispersionLaw(Gamma(a + shape, b + rate), pool)
 
 
 @dataclass(frozen=True)
@@ -163,7 +151,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
 
     def first_law(self, n: int = 0) -> DispersionLaw:
         size = self.groups.size
-        pool = Pool(self.prior, Evenness(self.start, FIRST, 1.0)) if self.has_pool else None
+        pool = Evenness(self.start, FIRST, 1.0) if self.has_pool else None
         a = (self.prior if pool is None else pool.law)[0]
         return DispersionLaw(Gamma(np.full(size, a), np.full(size, a / self.start)), pool)
 
@@ -217,7 +205,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
             law = self.law_of_entries(state, entries, share, group) if len(place) else law
             if step is not None:
                 law = Gamma(law.a, law.a / (state.law.mean ** (1.0 - step) * law.mean**step))
-        return DispersionLaw(law, None) if state.pool is None else DispersionLaw(*pooled(state.pool, law)[::-1])
+        return DispersionLaw(law, None) if state.pool is None else pooled(state.pool, self.prior, law)
 
     def law_of_entries(self, state: DispersionLaw, entries: tuple[np.ndarray, ...], share: Any, group: Any) -> Gamma:
         """The law of each r given counts with Gaussian latent values: Laplace's approximation in log r."""
@@ -291,11 +279,11 @@ class DispersionParameter(Parameter[DispersionLaw]):
         group, y, multiplicity = self.counts
         constant = log_constant(y, state.law.typical[group])
         divergence = gammas(*state.law, *self.prior_of(state)).divergence
-        common = 0.0 if state.pool is None else scale_mixture.log_prior(state.pool.found.tau, state.pool.of)
+        common = 0.0 if state.pool is None else scale_mixture.log_prior(state.pool.tau, self.prior)
         return float((multiplicity * constant).sum()) - divergence + common
 
     def results(self, law: DispersionLaw) -> dict[str, tuple[Any, ...]]:
-        common = () if law.pool is None else (law.pool.found.tau, law.pool.found.alpha)
+        common = () if law.pool is None else (law.pool.tau, law.pool.alpha)
         return {"dispersion": (self.mode, *law.law, *common)}
 
 

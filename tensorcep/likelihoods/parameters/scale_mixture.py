@@ -90,6 +90,11 @@ class Evenness(NamedTuple):
         """Shape and rate of the factors' law."""
         return float(ALPHAS[self.place])
 
+    @property
+    def law(self) -> ShapeRate:
+        """Shape and rate of the law of tau times a factor."""
+        return self.alpha, self.alpha / self.tau
+
 
 def law_of_factors(groups: GroupSums, tau: float, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     """Shape and rate of the factor of every group."""
@@ -302,7 +307,6 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         return FactorDraw.even(np.full(self.groups.size, tau), tau, self.m, blocks)
 
     def first_law(self, n: int = 0) -> MixtureLaw:
-        """All factors at 1."""
         law, noise = Gamma(np.full(self.m, EVEN), np.full(self.m, EVEN)), NoisePrecision(self.prior).first_law()
         start = Evenness(1.0, len(ALPHAS) - 1, 1.0)
         return MixtureLaw(noise, start, law, np.ones(self.groups.of_entry.shape), -np.inf)
@@ -320,7 +324,6 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         return base.RowPrecision(self.mode, state.theta) if self.by_sums and self.mode is not None else state.base
 
     def of_sites(self, state: FactorDraw, theta: np.ndarray) -> np.ndarray:
-        """The precision times the factors of entries."""
         return theta * state.of_entry if state.of_entry.size else theta
 
     def factors(self, state: FactorDraw, place: np.ndarray) -> tuple[np.ndarray, float]:
@@ -381,14 +384,12 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         self, state: FactorDraw, sums: tuple[float, float], groups: GroupSums | None, stats: ResidualStats, key: DrawKey
     ) -> FactorDraw:
         """Draw given the number of entries, the sum of weight times squared residual, and those of each row."""
-        rng, told = key.rng(RandomStream.PRECISION), stats.validation
+        rng, told, noise = key.rng(RandomStream.PRECISION), stats.validation, NoisePrecision(self.prior)
         if groups is not None and not stats.even:
             state = draw_factors_of_groups(state, groups, self.prior, rng)
         else:
-            (a, b), (n, total) = self.prior, sums
-            own = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * total])).draw(rng)[0]
-            state = state._replace(own=float(own))
-        tau = state.own if told is None else float(told.law(self.prior).draw(rng)[0])
+            state = state._replace(own=float(noise.expect(base.NO_LAW, base.PrecisionStats(*sums)).draw(rng)[0]))
+        tau = state.own if told is None else float(noise.expect(base.NO_LAW, told.stats).draw(rng)[0])
         level, state = 1.0, state._replace(base=tau)
         if self.mode is None:
             return state._replace(theta=np.full(1, tau)).with_common(level)

@@ -104,7 +104,6 @@ class ZeroInflation(Parameter[Beta]):
         return ParameterDraw(np.full(1, share)), stats._replace(used=present)
 
     def mixed(self, state: ParameterDraw, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        """Of structural zeros and others."""
         return with_zeros(y, log_density, float(state.theta[0]))
 
     def weigh_expected(self, state: Beta, y: np.ndarray, moments: Pair, parts: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -120,7 +119,6 @@ class ZeroInflation(Parameter[Beta]):
         return present
 
     def bound(self, state: Beta) -> float:
-        """Minus the divergence from its prior."""
         return -state.divergence(self.prior)
 
     def results(self, law: Beta) -> dict[str, tuple[Any, ...]]:
