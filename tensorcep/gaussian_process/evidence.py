@@ -16,8 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.ep.sites import Sites
-from tensorcep.gaussian_process.engine import Fit, Observations, Stop, fit_sites, proposal_of
-from tensorcep.gaussian_process.posterior import Prior
+from tensorcep.gaussian_process.engine import Fit, Observations, Prior, Stop, fit_sites, proposal_of
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings
 
 # Kernels are those of scikit-learn: which are taken, and their derivatives summed against a matrix.

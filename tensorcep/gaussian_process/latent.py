@@ -16,10 +16,9 @@ from tensorcep.core.persist.models import StoredModel, check_names, fitted_recor
 from tensorcep.core.persist.records import RECORD
 from tensorcep.ep.gaussian import Functions
 from tensorcep.gaussian_process import evidence
-from tensorcep.gaussian_process.engine import Stop, fit_sites
+from tensorcep.gaussian_process.engine import Posterior, Prior, Stop, fit_sites
 from tensorcep.gaussian_process.evidence import KERNELS, KernelSearch, TrainingPoints, covariance_of, learn_kernel
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, fit_inducing
-from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
 
 # Points whose covariances with all others are held at a time.

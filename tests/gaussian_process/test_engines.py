@@ -12,9 +12,8 @@ from scipy.special import gammaln
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.gaussian_process.engine import Observations, Stop, fit_sites
+from tensorcep.gaussian_process.engine import Observations, Posterior, Prior, Stop, fit_sites
 from tensorcep.gaussian_process.evidence import ExactEvidence, TrainingPoints, contract
-from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, VB, Laplace
 from tensorcep.likelihoods import get_likelihood
 

@@ -29,7 +29,7 @@ from sklearn.gaussian_process.kernels import (
 from threadpoolctl import threadpool_limits
 
 from tensorcep import GaussianProcessClassifier, GaussianProcessCountRegressor, load
-from tensorcep.gaussian_process import evidence, latent, posterior
+from tensorcep.gaussian_process import engine, evidence, latent
 from tensorcep.gaussian_process.evidence import at_bounds, ties
 from tensorcep.gaussian_process.settings import EP, QP
 
@@ -338,9 +338,9 @@ def test_large_exact_fits_are_refused_before_the_work(monkeypatch):
 @pytest.mark.parametrize("method", ["ep", "laplace"])
 def test_exact_fits_hold_three_matrices_and_factor_once_a_sweep(method, rng, monkeypatch):
     X, y = labelled(rng, 500)
-    calls, factor = [], posterior._cholesky
-    monkeypatch.setattr(posterior, "_cholesky", lambda B: calls.append(0) or factor(B))
-    for module in (evidence, posterior):
+    calls, factor = [], engine._cholesky
+    monkeypatch.setattr(engine, "_cholesky", lambda B: calls.append(0) or factor(B))
+    for module in (evidence, engine):
         monkeypatch.setattr(module, "ROWS", 64)
     model = GaussianProcessClassifier(
         4.0 * RBF(1.0) + Matern(2.0, nu=1.5), method=method, optimizer=lambda f, start, bounds: (start, f(start)[0])

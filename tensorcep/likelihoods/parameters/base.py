@@ -240,7 +240,7 @@ class Parameter(Protocol[S]):
     is_theta: ClassVar[bool] = False
     of_rows: ClassVar[bool] = False  # whether rows of a mode may have one each, as settings say; it has groups then
     start: float | None = None  # of a theta; None of noise, which begins at that of the data
-    groups: Groups = UNBOUND  # which entries share one
+    groups: Groups = UNBOUND  # which entries share one: of a mode, those of a row
 
     @property
     def learned(self) -> bool:
@@ -256,11 +256,6 @@ class Parameter(Protocol[S]):
     def weighs(self) -> bool:
         """Whether each entry has a weight of its own, which is drawn."""
         return False
-
-    @property
-    def mode(self) -> int | None:
-        """The mode whose rows have one each."""
-        return self.groups.mode
 
     def first_draw(self, spread: float, stats: EntryStats) -> Any:
         """The draw to begin with, of data of this variance, given where the rows start."""
@@ -315,7 +310,7 @@ class Parameter(Protocol[S]):
 
     def results(self, law: Any) -> dict[str, tuple[Any, ...]]:
         """What posteriors keep of a law: by the name of their field, the parts of what it holds."""
-        return {"dispersion": (self.mode, *law)} if self.is_theta else {}
+        return {"dispersion": (self.groups.mode, *law)} if self.is_theta else {}
 
     # Of noise alone: what it says of the weights of entries.
 

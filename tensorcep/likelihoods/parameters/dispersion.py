@@ -98,12 +98,6 @@ def softplus(f: np.ndarray, square: np.ndarray | None = None) -> np.ndarray:
     return np.asarray(0.5 * f + (0.5 * xi + np.log1p(np.exp(-xi))))
 
 
-def log_constant(y: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """Return log Gamma(y + r) - log Gamma(r) - log y!, by the beta function, which differs less at large r."""
-    some = np.maximum(y, 1.0)
-    return np.asarray(np.where(y > 0.0, -np.log(some) - betaln(r, some), 0.0))
-
-
 # Rounds of the updates of tables and law in an expected update: they cost little and would hold up the rows.
 ROUNDS = 10
 
@@ -197,7 +191,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
         else:
             place = self.groups.sample(n)
             group, share = None, np.array(len(place) / max(n, 1))
-            if self.mode is not None:
+            if self.groups.mode is not None:
                 group, size = self.groups.of_entry.ravel()[place], self.groups.size
                 every = np.bincount(self.groups.of_entry.ravel()[:n], minlength=size)
                 share = np.where(every == 0, 1.0, np.bincount(group, minlength=size) / np.maximum(every, 1))
@@ -259,7 +253,7 @@ class DispersionParameter(Parameter[DispersionLaw]):
     def shift(self, before: DispersionLaw, after: DispersionLaw) -> np.ndarray | float:
         """Entries tell the mean count r e^f: as log r rises, rows will take f down."""
         log_ratio = np.log(before.law.mean / after.law.mean)
-        return float(log_ratio[0]) if self.mode is None else self.groups.at(log_ratio)
+        return float(log_ratio[0]) if self.groups.mode is None else self.groups.at(log_ratio)
 
     def law_of_counts(self, state: DispersionLaw, rate: np.ndarray) -> Gamma:
         """The law after rounds in turn with the expected tables, at exp(E[log r]), given the sums of rates (m,)."""
@@ -277,14 +271,16 @@ class DispersionParameter(Parameter[DispersionLaw]):
     def bound(self, state: DispersionLaw) -> float:
         """What the laws and the part of the likelihood that depends on them alone add to a lower bound."""
         group, y, multiplicity = self.counts
-        constant = log_constant(y, state.law.typical[group])
+        # log Gamma(y + r) - log Gamma(r) - log y!, by the beta function, which differs less at large r
+        r, some = state.law.typical[group], np.maximum(y, 1.0)
+        constant = np.where(y > 0.0, -np.log(some) - betaln(r, some), 0.0)
         divergence = gammas(*state.law, *self.prior_of(state)).divergence
         common = 0.0 if state.pool is None else scale_mixture.log_prior(state.pool.tau, self.prior)
         return float((multiplicity * constant).sum()) - divergence + common
 
     def results(self, law: DispersionLaw) -> dict[str, tuple[Any, ...]]:
         common = () if law.pool is None else (law.pool.tau, law.pool.alpha)
-        return {"dispersion": (self.mode, *law.law, *common)}
+        return {"dispersion": (self.groups.mode, *law.law, *common)}
 
 
 def draw_pooled(state: FactorDraw, groups: GroupSums, prior: ShapeRate, rng: np.random.Generator) -> FactorDraw:

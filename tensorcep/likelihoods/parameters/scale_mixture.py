@@ -298,7 +298,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
     @property
     def m(self) -> int:
         """How many factors there are beside those of entries."""
-        return 0 if self.mode is None else self.groups.size
+        return 0 if self.groups.mode is None else self.groups.size
 
     def first_draw(self, spread: float, stats: base.EntryStats) -> FactorDraw:
         """All factors at 1, the precision that of the data."""
@@ -321,14 +321,15 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         """What weights are multiplied by: that of rows, or the one that factors multiply."""
         if isinstance(state, MixtureLaw):
             return NoisePrecision(self.prior).precision(state.noise, power)
-        return base.RowPrecision(self.mode, state.theta) if self.by_sums and self.mode is not None else state.base
+        mode = self.groups.mode
+        return base.RowPrecision(mode, state.theta) if self.by_sums and mode is not None else state.base
 
     def of_sites(self, state: FactorDraw, theta: np.ndarray) -> np.ndarray:
         return theta * state.of_entry if state.of_entry.size else theta
 
     def factors(self, state: FactorDraw, place: np.ndarray) -> tuple[np.ndarray, float]:
         """Those of rows; of entries the shape of their law."""
-        if self.mode is None:
+        if self.groups.mode is None:
             return np.ones(len(place)), state.alpha
         return self.groups.at(state.theta, place) / state.base, np.inf
 
@@ -339,7 +340,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         weight, values = stats.weight, stats.target if stats.drawn else stats.y
         if stats.even:
             weight[:] = 1.0
-        elif self.mode is None:
+        elif self.groups.mode is None:
             if stats.validation is None:
                 used, rng = stats.used > 0.0, key.rng(RandomStream.EVENNESS)
                 groups, new = GroupSums(np.array(1.0), (values[used] - stats.f[used]) ** 2), neighbour(state.place, rng)
@@ -364,7 +365,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
             new = self._drawn(state, (total, float(theta @ squares) / state.base), GroupSums(n, squares), stats, key)
             height = 0.5 * float(n @ np.log(theta)) - 0.5 * float(theta @ squares)
             return new, stats._replace(score=height / total - LOG_SQRT_2PI if total else np.nan)
-        if self.mode is None and not stats.drawn:
+        if self.groups.mode is None and not stats.drawn:
             sums = np.empty((len(stats.f), 2))
             record = (stats.y, stats.f, stats.weight, stats.used, stats.present, sums)
             stats.executor.run(sums_of_squares, 0, len(sums), *record)
@@ -375,7 +376,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         some = stats.used > 0.0
         weight, groups = stats.weight[some], None
         squares = (stats.target[some] / weight - stats.f[some]) ** 2
-        if self.mode is not None:
+        if self.groups.mode is not None:
             row, m = self.groups.of_entry[some], self.m
             groups = GroupSums(np.bincount(row, minlength=m).astype(float), np.bincount(row, squares, minlength=m))
         return self._drawn(state, (len(squares), float(weight @ squares)), groups, stats, key), stats
@@ -391,7 +392,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
             state = state._replace(own=float(noise.expect(base.NO_LAW, base.PrecisionStats(*sums)).draw(rng)[0]))
         tau = state.own if told is None else float(noise.expect(base.NO_LAW, told.stats).draw(rng)[0])
         level, state = 1.0, state._replace(base=tau)
-        if self.mode is None:
+        if self.groups.mode is None:
             return state._replace(theta=np.full(1, tau)).with_common(level)
         if told is not None:  # the factors get a geometric mean of 1 over entries left out
             level = float(np.exp(-np.log(state.factor[self.groups.of_entry.ravel()[told.place]]).mean()))
@@ -399,7 +400,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
 
     def follow(self, state: FactorDraw, rest: base.Pair, variance: float, rng: Any) -> tuple[FactorDraw, float]:
         """Precision and shape of Student noise; nan for rows, which tell their noise by themselves."""
-        if self.mode is not None:
+        if self.groups.mode is not None:
             return state, np.nan
         alpha, new = state.alpha, neighbour(state.place, rng)
         tau = tau_seen_through(*rest, 1.0 / variance, alpha, EM_STEPS)
@@ -416,14 +417,14 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
             return state._replace(noise=NoisePrecision(self.prior).expect(state.noise, stats))
         power, squares = stats
         used, mean, totals = power > 0.0, np.zeros(power.shape), self.groups.totals
-        if self.mode is None:
+        if self.groups.mode is None:
             groups = GroupSums(np.array(1.0), squares[used], power[used])
         else:
             groups = GroupSums(totals(lambda at: power[at]), totals(lambda at: power[at] * squares[at]))
         # factors are integrated out exactly given precision and shape, the points where the bound given rows is highest
         found = fitted(groups, self.prior, float(state.theta[0]), state.found.place)
         a, b = law_of_factors(groups, found.tau, found.alpha)
-        if self.mode is None:
+        if self.groups.mode is None:
             mean[used], law = a / b, state.law
         else:
             mean[:], law = (a / b)[self.groups.of_entry] * used, Gamma(a, b)
@@ -435,7 +436,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         return state.evidence
 
     def results(self, law: MixtureLaw) -> dict[str, tuple[Any, ...]]:
-        uneven = (self.mode, law.found.alpha, *law.law)
+        uneven = (self.groups.mode, law.found.alpha, *law.law)
         return {"noise": (float(law.noise.a[0]), float(law.noise.b[0])), "uneven": uneven}
 
 
