@@ -135,11 +135,11 @@ def _cholesky(B: np.ndarray) -> np.ndarray:
 DEPTH, RCOND = 3, 1e-10
 # Changes, in posterior standard deviations, from which on steps are combined.
 NEAR = 0.5
+# Points, and how far a step led from each.
+Steps: TypeAlias = list[tuple[np.ndarray, np.ndarray]]
 
 
-def mix(
-    history: list[tuple[np.ndarray, np.ndarray]], posterior: Posterior, old: Sites, new: Sites, change: float
-) -> Sites | None:
+def mix(history: Steps, posterior: Posterior, old: Sites, new: Sites, change: float) -> Sites | None:
     """Combine the last steps, which this one joins, into one that leaves the least change, if changes were linear."""
     point, residual = np.concatenate(old[:2]), np.concatenate(new[:2]) - np.concatenate(old[:2])
     before = history[-DEPTH:]
@@ -363,7 +363,7 @@ def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop
     method = proposal_of(data, settings)
     damping, sites = method.damping, method.start(start)
     posterior = _posterior(prior, sites)
-    mixes, history = method.mixes and damping is None, list[tuple[np.ndarray, np.ndarray]]()
+    mixes, history = method.mixes and damping is None, Steps()
     kept, last, value = damping or 0.0, np.inf, method.objective(posterior, sites)
     n_iter, change, skipped = 0, np.inf, 0
     while n_iter < stop.max_iter:

@@ -46,10 +46,8 @@ class Machine(NamedTuple):
 
     def latent(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at points, (q,) each."""
-        found = [
-            self.functions.latent(self.kernel(part, self.points), self.kernel.diag(part))
-            for part in np.array_split(X, -(-len(X) // CHUNK))
-        ]
+        parts = np.array_split(X, -(-len(X) // CHUNK))
+        found = [self.functions.latent(self.kernel(part, self.points), self.kernel.diag(part)) for part in parts]
         mean, variance = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return self.mean + mean, variance
 
