@@ -125,17 +125,11 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """Have these fitted attributes, all at once, and none of an earlier fit."""
         kernels = [machine.kernel for machine in machines]
         kept = {name: value for name, value in vars(self).items() if not name.endswith("_") and name not in PRIVATE}
-        self.__dict__ = (
-            kept
-            | fitted
-            | {
-                "_machines": machines,
-                "kernel_": kernels[0] if len(kernels) == 1 else CompoundKernel(kernels),
-                "log_marginal_likelihood_value_": float(np.mean([machine.log_evidence for machine in machines])),
-                "n_iter_": max(machine.n_iter for machine in machines),
-                "converged_": all(machine.converged for machine in machines),
-            }
-        )
+        found: dict[str, Any] = {"_machines": machines}
+        found["kernel_"] = kernels[0] if len(kernels) == 1 else CompoundKernel(kernels)
+        found["log_marginal_likelihood_value_"] = float(np.mean([machine.log_evidence for machine in machines]))
+        found["n_iter_"] = max(machine.n_iter for machine in machines)
+        self.__dict__ = kept | fitted | found | {"converged_": all(machine.converged for machine in machines)}
 
     def _restore(self) -> None:
         """Set what follows from the attributes in a file, and try them out."""

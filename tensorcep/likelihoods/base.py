@@ -25,7 +25,7 @@ def aligned(*arrays: ArrayLike) -> list[np.ndarray]:
     return [np.array(a, dtype=np.float64, order="C") for a in broadcast]
 
 
-def tilted_moments(tilted: Any, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> Triple:
+def tilted_moments(tilted: Any, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, ...]:
     """Return logz, alpha and beta, each (n,) float64, from a likelihood's `tilted` kernel."""
     y, m, v, theta = aligned(y, m, v, theta)
     logz, alpha, beta = np.empty_like(m), np.empty_like(m), np.empty_like(m)
