@@ -20,8 +20,8 @@ from tensorcep.cp.init import residual
 from tensorcep.cp.model.parameters import results
 from tensorcep.cp.targets.counts import overdispersion_of
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.negbinomial import MOST_STEP, NODES, WEIGHTS
 from tensorcep.likelihoods.parameters.base import Gamma, Parameter
-from tensorcep.likelihoods.parameters.dispersion import MOST_STEP, NODES, WEIGHTS
 
 R, N, SHAPE = 2.0, 4000, (20, 15, 10)
 

@@ -21,8 +21,8 @@ from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.negbinomial import FIRST, group_sums, pooled
 from tensorcep.likelihoods.parameters.base import ENOUGH_OF_ROW, Gamma
-from tensorcep.likelihoods.parameters.dispersion import FIRST, group_sums, pooled
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, log_evidence
 
 N, SHAPE = 3000, (25, 12, 10)

@@ -15,8 +15,8 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.negbinomial import DispersionLaw, DispersionParameter
 from tensorcep.likelihoods.parameters.base import Gamma
-from tensorcep.likelihoods.parameters.dispersion import DispersionLaw, DispersionParameter
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 
