@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tensorcep.likelihoods.parameters.base import Parameter
-from tensorcep.likelihoods.parameters.thresholds import Levels
-from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
 
 # Moments of a tilted density, or a log density and its first two derivatives, (n,) each.
 Triple: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -212,17 +210,15 @@ class Likelihood:
         return replace(self, parameters=tuple(new if type(own) is type(new) else own for own in self.parameters))
 
     @property
-    def levels(self) -> Levels | None:
-        """Of ordered levels, how a latent value is cut into them.
-
-        Kernels then take the cuts below and above an entry's level (`Levels.between`) in the places of y and theta;
-        everywhere else y is the level.
-        """
+    def levels(self) -> Any:
+        """Of ordered levels, `ordinal.Levels`: how a latent value is cut into them."""
+        # kernels then take the cuts below and above an entry's level (`Levels.between`) in the places of y and theta;
+        # everywhere else y is the level
         return None
 
     @property
-    def zeros(self) -> ZeroInflation | None:
-        """Of counts with structural zeros, what is learned of these; the kernels are those of the others."""
+    def zeros(self) -> Any:
+        """Of counts with structural zeros, their `ZeroInflation`; the kernels are those of the others."""
         return None
 
     @property

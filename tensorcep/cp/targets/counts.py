@@ -24,8 +24,7 @@ from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods import names_of as names_of_likelihoods
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.counts import zero_inflated
-from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, presence
+from tensorcep.likelihoods.counts import ZeroInflation, presence, zero_inflated
 
 # The likelihoods of counts without an upper limit.
 RATES = ("poisson", "negbinomial")
