@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tensorcep.likelihoods.parameters.base import Parameter
+from tensorcep.likelihoods.parameters.thresholds import Levels
 
 # Moments of a tilted density, or a log density and its first two derivatives, (n,) each.
 Triple: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -210,8 +211,8 @@ class Likelihood:
         return replace(self, parameters=tuple(new if type(own) is type(new) else own for own in self.parameters))
 
     @property
-    def levels(self) -> Any:
-        """Of ordered levels, `ordinal.Levels`: how a latent value is cut into them."""
+    def levels(self) -> Levels | None:
+        """Of ordered levels, how a latent value is cut into them."""
         # kernels then take the cuts below and above an entry's level (`Levels.between`) in the places of y and theta;
         # everywhere else y is the level
         return None

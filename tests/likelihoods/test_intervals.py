@@ -10,10 +10,10 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 
 from tensorcep.core.random import interval_normal, new_stream, start_stream
-from tensorcep.likelihoods import ordinal as thresholds
 from tensorcep.likelihoods.base import log_density, tilted_moments
 from tensorcep.likelihoods.binary import PROBIT
 from tensorcep.likelihoods.logit import LOGIT
+from tensorcep.likelihoods.parameters import thresholds
 
 INF = np.inf
 CUTS = [(-1.0, 0.5), (0.0, INF), (-INF, 0.3), (2.0, 2.001), (-7.0, -6.5), (-3.0, 4.0), (-12.0, -2.0), (0.0, 1e-6)]

@@ -9,15 +9,15 @@ from scipy.optimize import minimize
 
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.kernels.slots import LANES
-from tensorcep.likelihoods import ordinal as thresholds
-from tensorcep.likelihoods.ordinal import (
+from tensorcep.likelihoods.parameters import thresholds
+from tensorcep.likelihoods.parameters.base import EntryStats
+from tensorcep.likelihoods.parameters.thresholds import (
     Levels,
     draw_thresholds,
     law_of_thresholds,
     prior_of_thresholds,
     said,
 )
-from tensorcep.likelihoods.parameters.base import EntryStats
 
 ALONE = ThreadExecutor(1)
 LINKS = pytest.mark.parametrize("logistic", [False, True])

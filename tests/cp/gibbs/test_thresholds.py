@@ -11,8 +11,8 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
-from tensorcep.likelihoods import ordinal as parameter
 from tensorcep.likelihoods.ordinal import ordinal
+from tensorcep.likelihoods.parameters import thresholds as parameter
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 
 # Of nine statistics 4.5 standard errors happen once in 15,000 runs.
