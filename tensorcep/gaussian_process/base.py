@@ -80,8 +80,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         stand_in = copy.copy(self)
         X, y = as_numbers(checks.check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, dtype=np.float64, order="C")  # as files hold them
-        about = vars(stand_in)
-        return X, y, {name: about[name] for name in OF_FEATURES if name in about}
+        return X, y, {name: value for name, value in vars(stand_in).items() if name in OF_FEATURES}
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
@@ -151,9 +150,8 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
             more = ", raise tol, or set damping in the method's settings" if ep else " or raise tol"
             stopped = f"{settings.name} stopped after max_iter={self.max_iter} sweeps before every change was below"
             warn_user(f"{stopped} tol={self.tol:g}; increase max_iter{more}.", ConvergenceWarning)
-        each = [] if self.optimizer is None else [at_bounds(machine.kernel, without) for machine in machines]
-        found = list(dict.fromkeys(text for texts in each for text in texts))
-        if found:
+        found = dict.fromkeys(text for machine in machines for text in at_bounds(machine.kernel, without))
+        if found and self.optimizer is not None:
             but = "(an upper bound of a length scale may also say that the feature has no effect)"
             what = f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value {but}."
             warn_user(what, ConvergenceWarning)

@@ -77,8 +77,7 @@ def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: S
     kernel = learn_kernel(kernel, evidence.ExactEvidence(points, settings, stop), search)
     prior = Prior(covariance_of(kernel, points.X), points.mean)
     fit = fit_sites(prior, points.data, settings, stop)
-    (tau, nu, _), functions = fit.sites, fit.posterior.functions()
-    return Machine(kernel, points.X, points.mean, tau, nu, functions, fit.log_evidence, fit.n_iter, fit.converged)
+    return Machine(kernel, points.X, points.mean, *fit.sites[:2], fit.posterior.functions(), *fit[2:])
 
 
 def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
@@ -94,8 +93,7 @@ def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, 
         search = search._replace(restarts=0, ties=False, scale=1.0 / n)  # so that its first step is short
     kernel = learn_kernel(kernel, InducingEvidence(points, sparse, learning), search)
     fit, nothing = fit_inducing(kernel, points, sparse, stop), np.empty(0)
-    about = fit.functions, fit.log_evidence, fit.n_iter, fit.converged
-    return Machine(kernel, sparse.Z, points.mean, nothing, nothing, *about)
+    return Machine(kernel, sparse.Z, points.mean, nothing, nothing, *fit[1:5])
 
 
 # Files of Gaussian processes: kernels as records by name and parameters, sites and points as arrays.
@@ -138,17 +136,14 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     machines: Sequence[Machine] = model._machines
     fitted: dict[str, Any] = {name: getattr(model, name) for name in SHARED}
     fitted |= {name: text_array(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
-    fitted["evidence"] = np.array([machine.log_evidence for machine in machines])
-    fitted["means"] = np.array([machine.mean for machine in machines])
-    fitted["n_iter"] = np.array([machine.n_iter for machine in machines])
-    fitted["converged"] = np.array([machine.converged for machine in machines])
+    each: Any = Machine(*zip(*machines, strict=True))  # in every field those of all
+    fitted |= {"evidence": np.array(each.log_evidence), "means": np.array(each.mean)}
+    fitted |= {"n_iter": np.array(each.n_iter), "converged": np.array(each.converged)}
     if machines[0].tau.size == 0:  # inducing points
-        fitted["points"] = machines[0].points
-        fitted["dual"] = np.stack([machine.functions.dual for machine in machines])
-        fitted["cov"] = np.stack([machine.functions.cov for machine in machines])
+        dual, cov = (np.stack(parts) for parts in zip(*each.functions, strict=True))
+        fitted |= {"points": machines[0].points, "dual": dual, "cov": cov}
     else:
-        fitted["tau"] = np.stack([machine.tau for machine in machines])
-        fitted["nu"] = np.stack([machine.nu for machine in machines])
+        fitted |= {"tau": np.stack(each.tau), "nu": np.stack(each.nu)}
     given = None if model.kernel is None else kernel_record(model.kernel)
     kernels = {"given": given, "fitted": [kernel_record(machine.kernel) for machine in machines]}
     write_model(path, model, fitted, {"kernels": kernels}, read=read_attributes)
