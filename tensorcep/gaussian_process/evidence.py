@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -157,6 +158,8 @@ RULES: dict[type, Callable[..., np.ndarray]] = {
 
 # What stands for the objective where there is none, in nats above the worst so far.
 PENALTY = 1e3
+# What is raised where there is none.
+NO_POSTERIOR = (FloatingPointError, np.linalg.LinAlgError)
 
 
 class TrainingPoints(NamedTuple):
@@ -229,19 +232,12 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
         fail_value("n_restarts_optimizer needs finite bounds of all parameters of the kernel; got some that are not.")
     starts += [search.rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(search.restarts)]
 
-    def attempt(start: np.ndarray, tie: np.ndarray) -> tuple[np.ndarray, float]:
-        """Where a start leads, and the loss there: inf where the objective does not exist."""
-        try:
-            return _descend(kernel, evidence, search, start, tie)
-        except (FloatingPointError, np.linalg.LinAlgError):
-            return start, np.inf
-
     tie = ties(kernel)
     if search.ties and (tie != np.arange(len(tie))).any():
-        starts.insert(0, attempt(kernel.theta, tie)[0])
-    results = [attempt(start, np.arange(len(start)))[::-1] for start in starts]
-    failed = sum(not np.isfinite(loss) for loss, _ in results)
-    best, theta = min(results, key=lambda pair: pair[0])
+        starts.insert(0, _descend(kernel, evidence, search, kernel.theta, tie)[0])
+    results = [_descend(kernel, evidence, search, start, np.arange(len(start))) for start in starts]
+    failed = sum(not np.isfinite(loss) for _, loss in results)
+    theta, best = min(results, key=lambda pair: pair[1])
     if not np.isfinite(best):
         remedy = "set other start values, scale the features, or allow for wrong labels by slack or the probit"
         got = f"got none from {len(starts)} starts"
@@ -252,56 +248,55 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
     return kernel.clone_with_theta(theta)
 
 
+def free_parameters(kernel: Any) -> list[tuple[Any, int]]:
+    """For each of the kernel's free parameters (p,) what it belongs to, and its place there."""
+    return [(one, i) for one in kernel.hyperparameters if not one.fixed for i in range(one.n_elements)]
+
+
 def ties(kernel: Any) -> np.ndarray:
     """For each of the kernel's free parameters (p,) the first that it equals where every feature has the same scale."""
-    tie, at = list[int](), 0
-    for one in kernel.hyperparameters:
-        if not one.fixed:
-            is_scale = one.name.endswith("length_scale")
-            tie += [at] * one.n_elements if is_scale else range(at, at + one.n_elements)
-            at += one.n_elements
-    return np.array(tie, dtype=np.int64)
+    free = enumerate(free_parameters(kernel))
+    return np.array([k - i if one.name.endswith("length_scale") else k for k, (one, i) in free], dtype=np.int64)
 
 
 def at_bounds(kernel: Any, without: str = "") -> list[str]:
     """The kernel's free parameters that lie at a bound, in words, but for those called like `without`."""
-    found, at = [], 0
-    for one in kernel.hyperparameters:
-        told = not without or not one.name.endswith(without)
-        for i in range(0 if one.fixed else one.n_elements):
-            for side, bound in zip(("lower", "upper"), kernel.bounds[at], strict=True):
-                if told and np.isclose(bound, kernel.theta[at]):
-                    number = f"[{i}]" if one.n_elements > 1 else ""  # of a feature's scale
-                    found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
-            at += 1
+    found = []
+    for (one, i), theta, bounds in zip(free_parameters(kernel), kernel.theta, kernel.bounds, strict=True):
+        for side, bound in zip(("lower", "upper"), bounds, strict=True):
+            if np.isclose(bound, theta) and not (without and one.name.endswith(without)):
+                number = f"[{i}]" if one.n_elements > 1 else ""  # of a feature's scale
+                found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
     return found
 
 
 def _descend(
     kernel: Any, evidence: Evidence, search: KernelSearch, start: np.ndarray, tie: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """One start, over the parameters that are not tied to others; those that are begin at their mean."""
+    """Where a start leads, and the loss there: inf if there is none; parameters that are tied begin at their mean."""
     first, group = np.unique(tie, return_inverse=True)
     limits = (kernel.bounds[group == j] for j in range(len(first)))
     bounds = np.stack([[each[:, 0].max(), each[:, 1].min()] for each in limits])
     if (bounds[:, 0] > bounds[:, 1]).any():  # no value is allowed for all that are tied
         return start, np.inf
     free = start if len(first) == len(group) else np.clip(np.bincount(group, start) / np.bincount(group), *bounds.T)
-    worst = -evidence(kernel.clone_with_theta(free[group]), False)[0]
+    with contextlib.suppress(*NO_POSTERIOR):
+        worst = -evidence(kernel.clone_with_theta(free[group]), False)[0]
 
-    def loss(theta: np.ndarray, eval_gradient: bool = True) -> Any:
-        nonlocal worst
-        try:
-            value, gradient = evidence(kernel.clone_with_theta(theta[group]), eval_gradient)
-        except (FloatingPointError, np.linalg.LinAlgError):
-            value, gradient = -worst - PENALTY, np.zeros(len(group))
-        worst = max(worst, -value) if np.isfinite(value) else worst
-        if not eval_gradient:
-            return -search.scale * value
-        return -search.scale * value, -search.scale * np.bincount(group, gradient)
+        def loss(theta: np.ndarray, eval_gradient: bool = True) -> Any:
+            nonlocal worst
+            try:
+                value, gradient = evidence(kernel.clone_with_theta(theta[group]), eval_gradient)
+            except NO_POSTERIOR:
+                value, gradient = -worst - PENALTY, np.zeros(len(group))
+            worst = max(worst, -value) if np.isfinite(value) else worst
+            if not eval_gradient:
+                return -search.scale * value
+            return -search.scale * value, -search.scale * np.bincount(group, gradient)
 
-    if callable(search.optimizer):
-        theta, best = search.optimizer(loss, free, bounds=bounds)
-        return np.asarray(theta)[group], float(best)
-    found = minimize(loss, free, method="L-BFGS-B", jac=True, bounds=bounds)
-    return found.x[group], float(found.fun)
+        if callable(search.optimizer):
+            theta, best = search.optimizer(loss, free, bounds=bounds)
+            return np.asarray(theta)[group], float(best)
+        found = minimize(loss, free, method="L-BFGS-B", jac=True, bounds=bounds)
+        return found.x[group], float(found.fun)
+    return start, np.inf
