@@ -128,11 +128,10 @@ def poisson_draws(rng: np.random.Generator, log_rate: np.ndarray) -> np.ndarray:
     """Return a Poisson draw for each log rate (n,); inf where it exceeds the range of float64."""
     draws = rng.poisson(np.exp(np.minimum(log_rate, NORMAL_FROM))).astype(np.float64)
     large = log_rate > NORMAL_FROM
-    if large.any():
-        with np.errstate(over="ignore"):
-            rate = np.exp(log_rate[large])
-        spread = np.sqrt(np.minimum(rate, np.finfo(np.float64).max))  # inf stays inf, and finite noise does not matter
-        draws[large] = np.rint(rate + spread * rng.standard_normal(rate.shape))
+    with np.errstate(over="ignore"):
+        rate = np.exp(log_rate[large])
+    spread = np.sqrt(np.minimum(rate, np.finfo(np.float64).max))  # inf stays inf, and finite noise does not matter
+    draws[large] = np.rint(rate + spread * rng.standard_normal(rate.shape))
     return draws
 
 

@@ -335,8 +335,6 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
 
     def weigh(self, state: FactorDraw, stats: ResidualStats, key: DrawKey) -> FactorDraw:
         """Weights of the entries, those of entries drawn, and with them their targets, in place."""
-        if self.by_sums:
-            return state
         weight, values = stats.weight, stats.target if stats.drawn else stats.y
         if stats.even:
             weight[:] = 1.0
