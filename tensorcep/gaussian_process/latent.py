@@ -136,7 +136,7 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     machines: Sequence[Machine] = model._machines
     fitted: dict[str, Any] = {name: getattr(model, name) for name in SHARED}
     fitted |= {name: text_array(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
-    each: Any = Machine(*zip(*machines, strict=True))  # in every field those of all
+    each: Any = Machine._make(zip(*machines, strict=True))  # in every field those of all
     fitted |= {"evidence": np.array(each.log_evidence), "means": np.array(each.mean)}
     fitted |= {"n_iter": np.array(each.n_iter), "converged": np.array(each.converged)}
     if machines[0].tau.size == 0:  # inducing points
