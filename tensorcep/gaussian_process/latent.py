@@ -77,7 +77,8 @@ def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: S
     kernel = learn_kernel(kernel, evidence.ExactEvidence(points, settings, stop), search)
     prior = Prior(covariance_of(kernel, points.X), points.mean)
     fit = fit_sites(prior, points.data, settings, stop)
-    return Machine(kernel, points.X, points.mean, *fit.sites[:2], fit.posterior.functions(), *fit[2:])
+    (tau, nu, _), functions = fit.sites, fit.posterior.functions()
+    return Machine(kernel, points.X, points.mean, tau, nu, functions, *fit[2:])
 
 
 def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
