@@ -116,8 +116,7 @@ def _product(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) ->
 
 
 def _power(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    weight = kernel.exponent * kernel.kernel(X, Z) ** (kernel.exponent - 1.0)
-    return contract(kernel.kernel, X, Z, weight * G)
+    return contract(kernel.kernel, X, Z, kernel.exponent * kernel.kernel(X, Z) ** (kernel.exponent - 1.0) * G)
 
 
 def _matern(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:

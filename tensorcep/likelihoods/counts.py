@@ -275,8 +275,7 @@ class ZeroInflation(Parameter[Beta]):
         present = stats.used.copy()
         present[at] = rng.random(len(y)) < presence(y, log_mass, float(state.theta[0]))
         n, n_present = float(stats.used.sum()), float(present.sum())
-        share = self.law_of(n - n_present, n_present).draw(rng)
-        return ParameterDraw(np.full(1, share)), stats._replace(used=present)
+        return ParameterDraw(np.full(1, self.law_of(n - n_present, n_present).draw(rng))), stats._replace(used=present)
 
     def mixed(self, state: ParameterDraw, y: np.ndarray, log_density: np.ndarray) -> np.ndarray:
         return with_zeros(y, log_density, float(state.theta[0]))

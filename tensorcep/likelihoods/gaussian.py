@@ -160,8 +160,7 @@ class Gaussian(Likelihood):
     def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, variance = np.empty(f.shape[1]), np.empty(f.shape[1])
         moments_over(np.ascontiguousarray(f), mean, variance)
-        noise = 1.0 / _lines(theta)
-        return self.level + mean, variance + noise.mean(axis=1)
+        return self.level + mean, variance + (1.0 / _lines(theta)).mean(axis=1)
 
     def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         y, m, v, theta = aligned(y, m, v, theta)

@@ -223,8 +223,7 @@ class FactorDraw(NamedTuple):
     @staticmethod
     def even(theta: np.ndarray, mean: float, m: int, blocks: tuple[int, ...] = (0, 0)) -> FactorDraw:
         """All factors at 1, to begin with; `blocks` is the form of those of entries."""
-        common = np.array([mean, ALPHAS[FIRST_DRAWN]])
-        return FactorDraw(theta, common, mean, FIRST_DRAWN, mean, np.ones(m), np.ones(blocks))
+        return FactorDraw(theta, base.NONE, mean, FIRST_DRAWN, mean, np.ones(m), np.ones(blocks)).with_common(1.0)
 
     @property
     def alpha(self) -> float:

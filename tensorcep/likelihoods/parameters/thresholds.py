@@ -444,8 +444,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         """A draw given latent values, latent normals integrated out."""
         if not self.learned:
             return state, stats
-        rng = key.rng(RandomStream.THRESHOLDS)
-        return ParameterDraw(draw_thresholds(self.levels, state.theta, stats, rng)), stats
+        return ParameterDraw(draw_thresholds(self.levels, state.theta, stats, key.rng(RandomStream.THRESHOLDS))), stats
 
     def bound(self, state: ThresholdLaw) -> float:
         return prior_of_thresholds(self.levels, state.theta).value
