@@ -111,9 +111,7 @@ def log_evidence(groups: GroupSums, tau: float, alpha: float) -> float:
 
 def log_evidences(groups: GroupSums, tau: float) -> np.ndarray:
     """`log_evidence` at each of `ALPHAS`, less what does not depend on alpha."""
-    sizes, which = np.unique(groups.n, return_inverse=True)
-    times = np.bincount(which, minlength=len(sizes))
-    alpha = ALPHAS[:, None]
+    (sizes, times), alpha = np.unique(groups.n, return_counts=True), ALPHAS[:, None]
     of_sizes = alpha * np.log(alpha) - gammaln(alpha) + gammaln(alpha + 0.5 * sizes)
     logs = np.log(alpha + 0.5 * tau * groups.squares)
     return np.asarray(of_sizes @ times - ALPHAS * logs.sum(axis=1) - logs @ (0.5 * groups.n))
