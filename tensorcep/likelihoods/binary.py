@@ -276,8 +276,7 @@ class ShiftedLogOdds(Labels):
         return np.asarray(expit(f + self.shift))
 
     def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        mean, variance = self.of.of_points(f + self.shift, theta)
-        return mean, variance
+        return self.of.of_points(f + self.shift, theta)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
