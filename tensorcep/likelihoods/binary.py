@@ -276,7 +276,7 @@ class ShiftedLogOdds(Labels):
         return np.asarray(expit(f + self.shift))
 
     def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.of.of_points(f + self.shift, theta)  # type: ignore[no-any-return]
+        return self.of.of_points(f + self.shift, theta)
 
 
 @dataclass(frozen=True)
