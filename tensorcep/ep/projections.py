@@ -214,7 +214,7 @@ def _probit_table() -> np.ndarray:
     y, m = np.ones_like(k), k * np.sqrt(1.0 + v)
     _, alpha, beta = tilted_moments(PROBIT.tilted, y, m, v, 1.0)
     ratio = standard_deviations(Tilted(PROBIT, y, y, m, v), alpha, beta) / np.sqrt(v * (1.0 - v * beta))
-    values = (ratio - 1.0).reshape(TABLE_SIZE)
+    values: np.ndarray = (ratio - 1.0).reshape(TABLE_SIZE)
     for axis, n in enumerate(TABLE_SIZE):
         basis = chebyshev.chebvander(np.cos(np.pi * (np.arange(n) + 0.5) / n), n - 1)
         values = np.moveaxis(np.linalg.solve(basis, np.moveaxis(values, axis, 0)), 0, axis)

@@ -30,9 +30,8 @@ from tensorcep.likelihoods.base import log_density
 from tensorcep.likelihoods.binary import PROBIT
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT
-from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
+from tensorcep.likelihoods.negbinomial import NEGBINOMIAL, expected_tables
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
-from tensorcep.likelihoods.parameters.dispersion import expected_tables
 from tensorcep.likelihoods.poisson import SOFTPLUS_POISSON
 from tensorcep.likelihoods.tobit import TOBIT
 

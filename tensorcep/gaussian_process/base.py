@@ -80,19 +80,14 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         stand_in = copy.copy(self)
         X, y = as_numbers(checks.check_unmasked(X, "X")), as_targets(y)
         X, y = validate_data(stand_in, X, y, dtype=np.float64, order="C")  # as files hold them
-        about = vars(stand_in)
-        return X, y, {name: about[name] for name in OF_FEATURES if name in about}
+        return X, y, {name: value for name, value in vars(stand_in).items() if name in OF_FEATURES}
 
     def _checked(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "_machines")
         X = as_numbers(checks.check_unmasked(X, "X"))
         return np.asarray(validate_data(self, X, dtype=np.float64, order="C", reset=False))
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that no fit takes, whatever the points: files may hold any."""
-        self._plan(None)
-
-    def _plan(self, n: int | None) -> tuple[GPSettings, Stop, np.random.Generator]:
+    def _check_parameters(self, n: int | None = None) -> tuple[GPSettings, Stop, np.random.Generator]:
         """All parameters but the kernel, checked before any work; beside the number of points, if that is known."""
         settings = settings_of(self.method)
         if not callable(self.optimizer) and self.optimizer is not None:
@@ -113,7 +108,7 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
 
     def _fit_machines(self, X: np.ndarray, targets: list[Observations], mean: float) -> tuple[Machine, ...]:
         """A latent function for each target."""
-        settings, stop, rng = self._plan(len(X))
+        settings, stop, rng = self._check_parameters(len(X))
         kernel = check_kernel(self.kernel, X)
         for target in targets if self.n_inducing is None else ():
             proposal_of(target, settings)  # refuses a method that the likelihood is not for
@@ -129,15 +124,11 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """Have these fitted attributes, all at once, and none of an earlier fit."""
         kernels = [machine.kernel for machine in machines]
         kept = {name: value for name, value in vars(self).items() if not name.endswith("_") and name not in PRIVATE}
-        self.__dict__ = {
-            **kept,
-            **fitted,
-            "_machines": machines,
-            "kernel_": kernels[0] if len(kernels) == 1 else CompoundKernel(kernels),
-            "log_marginal_likelihood_value_": float(np.mean([machine.log_evidence for machine in machines])),
-            "n_iter_": max(machine.n_iter for machine in machines),
-            "converged_": all(machine.converged for machine in machines),
-        }
+        found: dict[str, Any] = {"_machines": machines}
+        found["kernel_"] = kernels[0] if len(kernels) == 1 else CompoundKernel(kernels)
+        found["log_marginal_likelihood_value_"] = float(np.mean([machine.log_evidence for machine in machines]))
+        found["n_iter_"] = max(machine.n_iter for machine in machines)
+        self.__dict__ = kept | fitted | found | {"converged_": all(machine.converged for machine in machines)}
 
     def _restore(self) -> None:
         """Set what follows from the attributes in a file, and try them out."""
@@ -155,21 +146,15 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         self._take(machines, fitted)
         if not self.converged_:
             settings = settings_of(self.method)
-            damps = isinstance(settings, EP)
-            more = ", raise tol, or set damping in the method's settings" if damps else " or raise tol"
-            warn_user(
-                f"{settings.name} stopped after max_iter={self.max_iter} sweeps before every change was below "
-                f"tol={self.tol:g}; increase max_iter{more}.",
-                ConvergenceWarning,
-            )
-        each = [] if self.optimizer is None else [at_bounds(machine.kernel, without) for machine in machines]
-        found = list(dict.fromkeys(text for texts in each for text in texts))
-        if found:
-            warn_user(
-                f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value (an upper bound "
-                "of a length scale may also say that the feature has no effect).",
-                ConvergenceWarning,
-            )
+            ep = isinstance(settings, EP)
+            more = ", raise tol, or set damping in the method's settings" if ep else " or raise tol"
+            stopped = f"{settings.name} stopped after max_iter={self.max_iter} sweeps before every change was below"
+            warn_user(f"{stopped} tol={self.tol:g}; increase max_iter{more}.", ConvergenceWarning)
+        found = dict.fromkeys(text for machine in machines for text in at_bounds(machine.kernel, without))
+        if found and self.optimizer is not None:
+            but = "(an upper bound of a length scale may also say that the feature has no effect)"
+            what = f"the kernel was learned with {', '.join(found)}; wider bounds may find a better value {but}."
+            warn_user(what, ConvergenceWarning)
         return self
 
     def _targets(self, y: np.ndarray) -> list[Observations]:
@@ -210,23 +195,19 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
         if (np.abs(given) > LARGEST_LOG).any() or np.isnan(given).any():
             fail_value(f"theta must hold logarithms within {LARGEST_LOG:g} of 0; got {given.tolist()}.")
         each = np.tile(given, n).reshape(n, p) if given.shape == (p,) else given.reshape(n, p)
+        settings, stop, _ = self._check_parameters(len(self._X_fit))
+        found = []
         with one_blas_thread():
-            found = [
-                self._evidence(m, data)(m.kernel.clone_with_theta(row), eval_gradient)
-                for m, data, row in zip(self._machines, self._targets(self._y_fit), each, strict=True)
-            ]
+            for m, data, row in zip(self._machines, self._targets(self._y_fit), each, strict=True):
+                points, sparse = TrainingPoints(self._X_fit, data, m.mean), Sparse(m.points, float(self.power), BATCH)
+                exact, inducing = ExactEvidence(points, settings, stop), InducingEvidence(points, sparse, stop)
+                evidence = exact if m.tau.size else inducing
+                found.append(evidence(m.kernel.clone_with_theta(row), eval_gradient))
         value = float(np.mean([one for one, _ in found]))
         if not eval_gradient:
             return value
         gradients = np.stack([gradient for _, gradient in found]) / n
         return value, gradients.sum(axis=0) if given.shape == (p,) else gradients.ravel()
-
-    def _evidence(self, machine: Machine, data: Observations) -> Any:
-        settings, stop, _ = self._plan(len(self._X_fit))
-        points = TrainingPoints(self._X_fit, data, machine.mean)
-        if machine.tau.size == 0:
-            return InducingEvidence(points, Sparse(machine.points, float(self.power), BATCH), stop)
-        return ExactEvidence(points, settings, stop)
 
     def latent_mean_and_variance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent function at each row of X, (n,), or (n, n_classes) for several.

@@ -178,16 +178,11 @@ class GaussianProcessCountRegressor(ScoresUnmasked, RegressorMixin, BaseGaussian
             return self._likelihood().logpdf(y, mean, variance, 1.0)
         if self.link != "square":
             fail_value(f"approximation='negative-binomial' is for link='square'; got {self.link!r}.")
-        return negative_binomial(y, mean, variance)
+        rate, spread = mean**2 + variance, 2.0 * variance * (2.0 * mean**2 + variance)
+        return np.asarray(nbinom.logpmf(y, rate**2 / spread, rate / (rate + spread)))
 
     def _observed(self, f: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return self._likelihood().sample(rng, f[0].ravel(), np.ones(f[0].size)).reshape(f.shape[1:])
 
 
 fill_docstring(GaussianProcessCountRegressor, {"{shared}": SHARED})
-
-
-def negative_binomial(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Log mass of counts whose rate f^2, f ~ N(mean, variance), is taken for a Gamma variable of the same moments."""
-    rate, spread = mean**2 + variance, 2.0 * variance * (2.0 * mean**2 + variance)
-    return np.asarray(nbinom.logpmf(y, rate**2 / spread, rate / (rate + spread)))

@@ -1,22 +1,131 @@
-"""Approximate posteriors of Gaussian processes: proposals of sites, and the loop over them."""
+"""Approximate posteriors of Gaussian processes: prior times sites, proposals of sites, and the loop over them."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.linalg import LinAlgError, blas
+from scipy import linalg
+from scipy.linalg import LinAlgError, blas, lapack
 
 from tensorcep.core.checks import fail_value
-from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER
+from tensorcep.ep.gaussian import MAX_HALVINGS, MOST_DAMPING, SLOWER, Functions
+from tensorcep.ep.linear_gaussian import root_of
 from tensorcep.ep.sites import Sites
 from tensorcep.ep.sweep import Terms
-from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings, Laplace
 from tensorcep.kernels.special import REACH
 from tensorcep.likelihoods.base import Likelihood, Triple, log_density
 from tensorcep.likelihoods.binary import PROBIT
+
+# A Gaussian process prior at n points times Gaussian sites: moments, normaliser, and what predictions are made of.
+#
+# For sites of positive precision everything follows from one Cholesky factor of I + T^1/2 K T^1/2; where some are
+# negative, from one of I + C'T C with K = C C'.
+#
+# Source: Rasmussen and Williams (2006), Gaussian processes for machine learning, sec. 3.6.3.
+
+# Sites that add less than this fraction to the precision of their latent value: its variance comes from a product,
+# which does not cancel, and not from the diagonal of an inverse.
+LEAST_INFORMED = 1e-5
+# Rows of a triangle that are mirrored at a time.
+ROWS = 256
+
+
+class Prior:
+    """f ~ N(mean, K) at the training points, K (n, n) and a constant prior mean."""
+
+    def __init__(self, K: np.ndarray, mean: float = 0.0):
+        self.K, self.mean, self.variance = K, mean, np.diag(K).copy()
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """C with K = C C', of as many columns as K has rank; only sites of negative precision need it."""
+        root = root_of(self.K, len(self.K))
+        return root if root.ndim == 2 else np.diag(root)
+
+
+class Posterior:
+    """Prior times sites exp(nu f - tau f^2 / 2); raises LinAlgError where that is not a Gaussian."""
+
+    # `f` and `s` are mean and variance of the latent values, `dual` is K^-1 (f - mean), all (n,); `log_root_det` is
+    # half of the log determinant of I + K T, `log_integral` the log of the integral of prior times sites.
+    def __init__(self, prior: Prior, tau: np.ndarray, nu: np.ndarray):
+        self.prior, self.tau = prior, tau
+        mean, K, pull = prior.mean, prior.K, nu - tau * prior.mean
+        self._positive = bool((tau >= 0.0).all())
+        if not self._positive:  # by the root of the prior
+            C = prior.root
+            P = C.T @ (tau[:, None] * C)
+            P[np.diag_indices_from(P)] += 1.0
+            self._chol = _cholesky(P.T)
+            self.log_root_det = float(np.log(np.diag(self._chol)).sum())
+            deviation = C @ lapack.dpotrs(self._chol, C.T @ pull, lower=1)[0]
+            self.f, self.dual = mean + deviation, pull - tau * deviation
+            half = linalg.solve_triangular(self._chol, C.T, lower=True)
+            self.s = np.einsum("ij,ij->j", half, half)
+        elif not tau.any():  # the prior, with a pull
+            self._inverse, self.log_root_det, self.dual = np.asfortranarray(np.eye(len(K))), 0.0, pull
+            self.f, self.s = mean + K @ pull, prior.variance.copy()
+        else:  # by those of the sites
+            root = np.sqrt(tau)
+            B = K * root
+            B *= root[:, None]
+            B[np.diag_indices_from(B)] += 1.0
+            chol = _cholesky(B.T)
+            self.log_root_det = float(np.log(np.diag(chol)).sum())
+            self._inverse = lapack.dtrtri(chol, lower=1, overwrite_c=1)[0]  # in the place of B
+            self.dual = pull - root * (self._inverse.T @ (self._inverse @ (root * (K @ pull))))
+            self.f = mean + K @ self.dual
+            kept = np.einsum("ij,ij->j", self._inverse, self._inverse)  # the diagonal of B^-1, 1 - tau s
+            weak = kept > 1.0 - LEAST_INFORMED
+            self.s = (1.0 - kept) / np.where(weak, 1.0, tau)
+            if weak.any():
+                half = self._inverse @ (root[:, None] * K[:, weak])
+                self.s[weak] = prior.variance[weak] - np.einsum("ij,ij->j", half, half)
+        offset = (nu - 0.5 * tau * mean) * mean
+        self.log_integral = float(offset.sum() + 0.5 * (pull @ (self.f - mean)) - self.log_root_det)
+
+    @cached_property
+    def resolvent(self) -> np.ndarray:
+        """(K + T^-1)^-1 = T - T S T, S the posterior covariance, (n, n); made once, in the place of the factor."""
+        if not self._positive:
+            half = linalg.solve_triangular(self._chol, self.prior.root.T * self.tau, lower=True)
+            R = half.T @ half
+            np.negative(R, out=R)
+            R[np.diag_indices_from(R)] += self.tau
+            return np.asarray(R)
+        R = lapack.dlauum(self._inverse, lower=1, overwrite_c=1)[0]
+        del self._inverse
+        for first in range(0, len(R), ROWS):  # the upper triangle, whose numbers are not those of the result
+            rows = slice(first, first + ROWS)
+            R[rows, first:] = R[first:, rows].T
+            own = R[rows, rows]
+            own[:] = np.tril(own.T) + np.tril(own.T, -1).T
+        root = np.sqrt(self.tau)
+        R *= root
+        R *= root[:, None]
+        return np.asarray(R)
+
+    def covariance(self) -> np.ndarray:
+        """The posterior covariance of f, (n, n)."""
+        product = self.prior.K @ self.resolvent @ self.prior.K
+        return np.subtract(self.prior.K, product, out=product)
+
+    def functions(self) -> Functions:
+        """The posterior of f at any points."""
+        return Functions(self.dual, self.resolvent)
+
+
+def _cholesky(B: np.ndarray) -> np.ndarray:
+    """The lower factor of a matrix in columns, in its place."""
+    chol, info = lapack.dpotrf(B, lower=1, clean=1, overwrite_a=1)
+    if info != 0 or not np.isfinite(chol[-1, -1]):
+        raise LinAlgError("prior times sites is not a Gaussian")
+    return np.asarray(chol)
+
 
 # Anderson's acceleration of a fixed-point iteration of sites.
 #
@@ -26,11 +135,11 @@ from tensorcep.likelihoods.binary import PROBIT
 DEPTH, RCOND = 3, 1e-10
 # Changes, in posterior standard deviations, from which on steps are combined.
 NEAR = 0.5
+# Points, and how far a step led from each.
+Steps: TypeAlias = list[tuple[np.ndarray, np.ndarray]]
 
 
-def mix(
-    history: list[tuple[np.ndarray, np.ndarray]], posterior: Posterior, old: Sites, new: Sites, change: float
-) -> Sites | None:
+def mix(history: Steps, posterior: Posterior, old: Sites, new: Sites, change: float) -> Sites | None:
     """Combine the last steps, which this one joins, into one that leaves the least change, if changes were linear."""
     point, residual = np.concatenate(old[:2]), np.concatenate(new[:2]) - np.concatenate(old[:2])
     before = history[-DEPTH:]
@@ -65,47 +174,52 @@ class Observations(NamedTuple):
     theta: float
 
 
-class Proposal(Protocol):
-    """One method."""
+class EPProposal:
+    """EP, and quantile propagation where there is a rule for it."""
 
-    rises: bool  # whether steps have an objective that they must not lower
-    mixes: bool  # whether they approach the fixed point at a steady pace, so that combinations of them are better
+    # Of every method: whether steps have an objective that they must not lower, and whether they approach the fixed
+    # point at a steady pace, so that combinations of them are better; and the fraction of the old sites that is kept,
+    # None where that is found. EP's derivative is exact at its fixed point; it is not that of QP's surrogate.
+    rises, mixes = False, True
 
-    def start(self) -> Sites:
-        """The sites to begin with."""
+    def __init__(self, data: Observations, settings: EP):
+        rule = settings.rule if isinstance(settings, QP) else None
+        if rule == "table" and data.likelihood is not PROBIT:
+            fail_value(f"rule='table' is for the likelihood 'probit'; got {data.likelihood.name!r}; use 'quadrature'.")
+        self._terms = Terms(data.likelihood, data.y, data.theta, 1.0, rule)
+        self.damping, self._sequential = settings.damping, settings.schedule == "sequential"
 
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        """Undamped new sites, the largest change, and how many were left as they were."""
+    def start(self, given: Sites | None) -> Sites:
+        """The sites to begin with: those given, if there are any."""
+        return self._terms.start_sites(given)
+
+    def propose(self, posterior: Posterior, sites: Sites, damping: float) -> tuple[Sites, float, int]:
+        """Undamped new sites, or those given refined in place; the largest change, how many were left as they were."""
+        if not self._sequential:
+            return self._terms.propose_all(posterior.f, posterior.s, sites, 0.0)
+        mean, cov, change, skipped = posterior.f.copy(), np.asfortranarray(posterior.covariance()), 0.0, 0
+        for i in range(len(mean)):
+            tau, nu = sites.tau[i], sites.nu[i]
+            f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
+            moved, left_out = self._terms.refine(i, f, s, sites, damping)
+            change, skipped = max(change, moved), skipped + left_out
+            dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
+            shrink = 1.0 / (1.0 + dtau * s[0])
+            column = cov[:, i].copy()
+            mean += (shrink * (dnu - dtau * f[0])) * column
+            blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
+        return sites, change, skipped
 
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """What steps raise, if there is such a thing."""
         return 0.0
 
-    def evidence(self, posterior: Posterior, sites: Sites) -> float:
-        """The estimate or lower bound of the log evidence."""
-
     def pull(self, posterior: Posterior) -> np.ndarray | None:
         """u in the part (u a' + a u') / 2 that the evidence's derivative by K has beside (a a' - R) / 2; None for 0."""
         return None
 
-
-class EPProposal(Proposal):
-    """EP, and quantile propagation where there is a rule for it."""
-
-    # The derivative is exact at EP's fixed point; it is not that of QP's surrogate.
-    rises, mixes = False, True
-
-    def __init__(self, data: Observations, rule: str | None = None):
-        self._terms = Terms(data.likelihood, data.y, data.theta, 1.0, rule)
-
-    def start(self) -> Sites:
-        return self._terms.start_sites(None)
-
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
-        return self._terms.propose_all(posterior.f, posterior.s, sites, 0.0)
-
     def evidence(self, posterior: Posterior, sites: Sites) -> float:
-        """Log of the integral of prior times scaled sites."""
+        """The estimate of the log evidence: log of the integral of prior times scaled sites."""
         self._terms.moments(posterior.f, posterior.s, sites)
         work = self._terms.work
         m, v, tau, nu = work.m, work.v, sites.tau, sites.nu
@@ -116,10 +230,10 @@ class EPProposal(Proposal):
         return posterior.log_integral + float(np.where(good, work.logz - alone, sites.logc).sum())
 
 
-class _OfDensity(Proposal):
+class _OfDensity:
     """What methods that look at log p(y | f) share."""
 
-    rises, mixes = True, True
+    rises, mixes, damping = True, True, None
 
     def __init__(self, data: Observations):
         record = data.likelihood
@@ -128,23 +242,27 @@ class _OfDensity(Proposal):
         self._record, self._y = record, record.check_y(data.y)
         self._theta = np.full(len(self._y), data.theta)
 
-    def start(self) -> Sites:
+    def start(self, given: Sites | None) -> Sites:
         """What the likelihood says in the rough, because a Newton step from the prior can be far too long."""
+        if given is not None:
+            return given
         zero = np.zeros(len(self._y))
-        if self._record.rough is None:
-            return Sites(zero, zero, zero)
-        return Sites(*self._record.rough(self._y, self._theta), zero)
+        tau, nu = (zero, zero) if self._record.rough is None else self._record.rough(self._y, self._theta)
+        return Sites(tau, nu, zero)
 
     def _density(self, posterior: Posterior) -> Triple:
         """Log p(y | f), its slope and its curve at the means."""
         return log_density(self._record.loglik, self._y, posterior.f, self._theta)
 
-    def propose(self, posterior: Posterior, sites: Sites) -> tuple[Sites, float, int]:
+    def propose(self, posterior: Posterior, sites: Sites, damping: float) -> tuple[Sites, float, int]:
         f, s, (_, slope, curve) = posterior.f, posterior.s, self._density(posterior)
         new = Sites(-curve, slope - curve * f, sites.logc)
         dtau, dnu = new.tau - sites.tau, new.nu - sites.nu
         change = np.maximum(np.abs(dtau) * s, np.abs(dnu - f * dtau) * np.sqrt(np.maximum(s, 0.0)))
         return new, float(change.max()), 0
+
+    def pull(self, posterior: Posterior) -> np.ndarray | None:
+        return None
 
 
 class LaplaceProposal(_OfDensity):
@@ -154,10 +272,8 @@ class LaplaceProposal(_OfDensity):
 
     def __init__(self, data: Observations):
         super().__init__(data)
-        third = self._record.third
-        if third is None:
+        if self._record.third is None:
             fail_value(f"method must not be 'laplace' for the likelihood {self._record.name!r}, which lacks third.")
-        self._third = third
 
     def objective(self, posterior: Posterior, sites: Sites) -> float:
         """Log density of observations and latent values, without the prior's constant."""
@@ -169,17 +285,16 @@ class LaplaceProposal(_OfDensity):
 
     def pull(self, posterior: Posterior) -> np.ndarray | None:
         """The mode moves with K: (I + W K)^-1 of half the variances times the third derivatives."""
-        half = 0.5 * posterior.s * self._third(self._y, posterior.f, self._theta)
-        return half - posterior.resolvent() @ (posterior.prior.K @ half)
+        third: Any = self._record.third
+        half = 0.5 * posterior.s * third(self._y, posterior.f, self._theta)
+        return half - posterior.resolvent @ (posterior.prior.K @ half)
 
 
 class VBProposal(_OfDensity):
     """Fixed-point steps to the Gaussian with the highest lower bound."""
 
-    def __init__(self, data: Observations):
-        super().__init__(data)
-        self._at: np.ndarray | None = None
-        self._means: Triple | None = None
+    _at: np.ndarray | None = None
+    _means: Triple | None = None
 
     def _density(self, posterior: Posterior) -> Triple:
         """Their means over a posterior, which its bound and its proposal share."""
@@ -209,6 +324,8 @@ class VBProposal(_OfDensity):
         return float(value.sum() + posterior.log_integral - sited)
 
 
+Proposal: TypeAlias = EPProposal | LaplaceProposal | VBProposal
+
 # The loop that all methods share: sites to posterior to sites, until no site would change.
 
 # What an objective may lose to rounding, relative to its size; and the change, in posterior standard deviations, from
@@ -235,34 +352,32 @@ class Stop(NamedTuple):
 
 def proposal_of(data: Observations, settings: GPSettings) -> Proposal:
     """The method of these settings."""
-    if isinstance(settings, QP):
-        if settings.rule == "table" and data.likelihood is not PROBIT:
-            fail_value(f"rule='table' is for the likelihood 'probit'; got {data.likelihood.name!r}; use 'quadrature'.")
-        return EPProposal(data, settings.rule)
     if isinstance(settings, EP):
-        return EPProposal(data)
+        return EPProposal(data, settings)
     return LaplaceProposal(data) if isinstance(settings, Laplace) else VBProposal(data)
 
 
 def fit_sites(prior: Prior, data: Observations, settings: GPSettings, stop: Stop, start: Sites | None = None) -> Fit:
     """Find the sites of a method, from given ones or its own start; FloatingPointError if there is no posterior."""
-    if isinstance(settings, EP) and settings.schedule == "sequential":
-        return _sequential(prior, data, settings, stop, start)
-    # All sites from one posterior, with Anderson's acceleration unless a damping is given.
-    method, damping = proposal_of(data, settings), settings.damping if isinstance(settings, EP) else None
-    sites = method.start() if start is None else start
+    # Steps are combined by Anderson's acceleration unless a damping is given.
+    method = proposal_of(data, settings)
+    damping, sites = method.damping, method.start(start)
     posterior = _posterior(prior, sites)
-    mixes, history = method.mixes and damping is None, list[tuple[np.ndarray, np.ndarray]]()
+    mixes, history = method.mixes and damping is None, Steps()
     kept, last, value = damping or 0.0, np.inf, method.objective(posterior, sites)
     n_iter, change, skipped = 0, np.inf, 0
     while n_iter < stop.max_iter:
         n_iter += 1
-        new, change, skipped = method.propose(posterior, sites)
+        new, change, skipped = method.propose(posterior, sites, kept)
+        if new is sites:
+            posterior = _posterior(prior, sites)
         if change < stop.tol and not skipped:
             break
         if damping is None and not method.rises and change >= last:
             kept = min(1.0 - SLOWER * (1.0 - kept), MOST_DAMPING)
         last = change
+        if new is sites:
+            continue
         mixed = mix(history, posterior, sites, new, change) if mixes else None
         least = value - SLACK * (1.0 + abs(value)) if method.rises and change > SURE else -np.inf
         sites, posterior, value = _step(prior, method, sites, new, mixed, kept, least)
@@ -293,38 +408,6 @@ def _posterior(prior: Prior, sites: Sites) -> Posterior:
     try:
         return Posterior(prior, sites.tau, sites.nu)
     except LinAlgError:
-        raise FloatingPointError(
-            "the sites leave no Gaussian posterior: the kernel may not be positive definite, or labels contradict each "
-            "other, such as those that a step without slack cannot all satisfy."
-        ) from None
-
-
-def _sequential(prior: Prior, data: Observations, settings: EP, stop: Stop, start: Sites | None) -> Fit:
-    """EP with the posterior refined after every site, and made afresh after every sweep."""
-    terms = Terms(data.likelihood, data.y, data.theta, 1.0, getattr(settings, "rule", None))
-    sites = terms.start_sites(start)
-    posterior = _posterior(prior, sites)
-    damping, last = settings.damping or 0.0, np.inf
-    n_iter, change, skipped = 0, np.inf, 0
-    while n_iter < stop.max_iter:
-        n_iter += 1
-        mean, cov = posterior.f.copy(), np.asfortranarray(posterior.covariance())
-        change, skipped = 0.0, 0
-        for i in range(len(mean)):
-            tau, nu = sites.tau[i], sites.nu[i]
-            f, s = mean[i : i + 1].copy(), cov[i : i + 1, i].copy()
-            moved, left_out = terms.refine(i, f, s, sites, damping)
-            change, skipped = max(change, moved), skipped + left_out
-            dtau, dnu = sites.tau[i] - tau, sites.nu[i] - nu
-            shrink = 1.0 / (1.0 + dtau * s[0])
-            column = cov[:, i].copy()
-            mean += (shrink * (dnu - dtau * f[0])) * column
-            blas.dger(-dtau * shrink, column, column, a=cov, overwrite_a=1)
-        posterior = _posterior(prior, sites)
-        if change < stop.tol and not skipped:
-            break
-        if settings.damping is None and change >= last:
-            damping = min(1.0 - SLOWER * (1.0 - damping), MOST_DAMPING)
-        last = change
-    value = EPProposal(data, getattr(settings, "rule", None)).evidence(posterior, sites)
-    return Fit(sites, posterior, value, n_iter, change < stop.tol and not skipped)
+        contradict = "labels contradict each other, such as those that a step without slack cannot all satisfy"
+        why = f"the kernel may not be positive definite, or {contradict}"
+        raise FloatingPointError(f"the sites leave no Gaussian posterior: {why}.") from None

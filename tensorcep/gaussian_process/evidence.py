@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,8 +17,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ke
 
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.ep.sites import Sites
-from tensorcep.gaussian_process.engine import Fit, Observations, Stop, fit_sites, proposal_of
-from tensorcep.gaussian_process.posterior import Prior
+from tensorcep.gaussian_process.engine import Fit, Observations, Prior, Stop, fit_sites, proposal_of
 from tensorcep.gaussian_process.settings import EP, QP, GPSettings
 
 # Kernels are those of scikit-learn: which are taken, and their derivatives summed against a matrix.
@@ -42,29 +42,25 @@ def check_kernel(kernel: Any, X: np.ndarray) -> Kernel:
         scale = spread if 0.0 < spread < np.inf else 1.0
         return ConstantKernel(1.0) * RBF(scale, (1e-3 * scale, 1e3 * scale))
     if not isinstance(kernel, Kernel):
-        raise TypeError(
-            f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {type(kernel).__name__}."
-        )
-    parts = _parts(kernel)
-    if any(isinstance(part, kernels.WhiteKernel) for part in parts):
-        fail_value(
-            "kernel must have no WhiteKernel, because noise belongs to the likelihood of labels and counts; leave it "
-            "out."
-        )
-    if any(isinstance(part, kernels.CompoundKernel) for part in parts):
+        kind = type(kernel).__name__
+        raise TypeError(f"kernel must be a kernel of sklearn.gaussian_process.kernels, or None; got {kind}.")
+    if any(isinstance(part, kernels.WhiteKernel) for part in parts_of(kernel)):
+        because = "because noise belongs to the likelihood of labels and counts"
+        fail_value(f"kernel must have no WhiteKernel, {because}; leave it out.")
+    if any(isinstance(part, kernels.CompoundKernel) for part in parts_of(kernel)):
         fail_value("kernel must be one kernel; got a CompoundKernel, which stands for several.")
     return clone(kernel)
 
 
-def _parts(kernel: Any) -> list[Any]:
+def parts_of(kernel: Any) -> list[Any]:
     """A kernel and those that it is made of."""
     inner = [part for name in ("k1", "k2", "kernel") if isinstance(part := getattr(kernel, name, None), Kernel)]
-    return [kernel, *(part for one in inner for part in _parts(one))]
+    return [kernel, *(part for one in inner for part in parts_of(one))]
 
 
 def check_covariance(kernel: Any, X: np.ndarray) -> None:
     """Refuse a kernel whose matrix at the points is no covariance; those positive definite by their making pass."""
-    if all(type(part) in DEFINITE for part in _parts(kernel)):
+    if all(type(part) in DEFINITE for part in parts_of(kernel)):
         return
     K, n = kernel(X), len(X)
     if K.shape != (n, n) or not np.isfinite(K).all():
@@ -72,21 +68,17 @@ def check_covariance(kernel: Any, X: np.ndarray) -> None:
     top = float(np.abs(np.diag(K)).max())
     if not np.allclose(K, K.T, rtol=1e-8, atol=1e-12 * top):
         fail_value(f"kernel must be symmetric; got {kernel!r}, which is not.")
-    shifted = K.copy()
-    shifted[np.diag_indices(n)] += NEGATIVE * n * top
     try:
-        np.linalg.cholesky(shifted)
+        np.linalg.cholesky(K + NEGATIVE * n * top * np.eye(n))
     except np.linalg.LinAlgError:
-        fail_value(
-            f"kernel must be positive definite at the points; got {kernel!r}, whose matrix has the eigenvalue "
-            f"{np.linalg.eigvalsh(K)[0]:.3g}; choose another kernel."
-        )
+        got = f"{kernel!r}, whose matrix has the eigenvalue {np.linalg.eigvalsh(K)[0]:.3g}"
+        fail_value(f"kernel must be positive definite at the points; got {got}; choose another kernel.")
 
 
 def covariance_of(kernel: Any, X: np.ndarray) -> np.ndarray:
     """The kernel matrix of the points (n, n); a large one of the common kernels in parts."""
     n = len(X)
-    if n <= 2 * ROWS or any(type(part) not in DEFINITE for part in _parts(kernel)):
+    if n <= 2 * ROWS or any(type(part) not in DEFINITE for part in parts_of(kernel)):
         return np.asarray(kernel(X))
     K = np.empty((n, n))
     for first in range(0, n, ROWS):
@@ -94,25 +86,18 @@ def covariance_of(kernel: Any, X: np.ndarray) -> np.ndarray:
     return K
 
 
-def gradient_matrices(kernel: Any) -> int:
-    """Matrices of n^2 numbers that the derivatives of the kernel take beside those of a fit: none of common kernels."""
-    return 0 if all(type(part) in _RULES for part in _parts(kernel)) else 2 * kernel.n_dims
-
-
 def contract(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
     """Sums of G times the derivative of the kernel matrix by each of `kernel.theta`, (p,); Z is None for X itself."""
     # for the common kernels without an array of n^2 p numbers, and in parts where X is large
-    if len(X) > 2 * ROWS and all(type(part) in DEFINITE for part in _parts(kernel)):
+    if len(X) > 2 * ROWS and all(type(part) in DEFINITE for part in parts_of(kernel)):
         parts = [slice(first, first + ROWS) for first in range(0, len(X), ROWS)]
         return np.sum([contract(kernel, X[rows], X if Z is None else Z, G[rows]) for rows in parts], axis=0)
-    rule = _RULES.get(type(kernel))
+    rule = RULES.get(type(kernel))
     if rule is not None and (not isinstance(kernel, Matern) or kernel.nu in MATERN):
         return rule(kernel, X, Z, G) if kernel.n_dims else np.empty(0)
     if Z is not None:
-        fail_value(
-            "kernel must be made of ConstantKernel, RBF, Matern with nu 0.5, 1.5 or 2.5, DotProduct, sums and "
-            f"products to be learned with n_inducing; got {kernel!r}; set optimizer=None."
-        )
+        those = "ConstantKernel, RBF, Matern with nu 0.5, 1.5 or 2.5, DotProduct, sums and products"
+        fail_value(f"kernel must be made of {those} to be learned with n_inducing; got {kernel!r}; set optimizer=None.")
     return np.asarray(np.einsum("ij,ijp->p", G, kernel(X, eval_gradient=True)[1]))
 
 
@@ -129,8 +114,7 @@ def _product(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) ->
 
 
 def _power(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
-    weight = kernel.exponent * kernel.kernel(X, Z) ** (kernel.exponent - 1.0)
-    return contract(kernel.kernel, X, Z, weight * G)
+    return contract(kernel.kernel, X, Z, kernel.exponent * kernel.kernel(X, Z) ** (kernel.exponent - 1.0) * G)
 
 
 def _matern(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray) -> np.ndarray:
@@ -156,7 +140,7 @@ def _by_scales(kernel: Any, X: np.ndarray, Z: np.ndarray | None, G: np.ndarray, 
     return each if kernel.anisotropic else np.array([each.sum()])
 
 
-_RULES: dict[type, Callable[..., np.ndarray]] = {
+RULES: dict[type, Callable[..., np.ndarray]] = {
     Sum: lambda kernel, X, Z, G: np.concatenate([contract(kernel.k1, X, Z, G), contract(kernel.k2, X, Z, G)]),
     Product: _product,
     kernels.Exponentiation: _power,
@@ -171,6 +155,8 @@ _RULES: dict[type, Callable[..., np.ndarray]] = {
 
 # What stands for the objective where there is none, in nats above the worst so far.
 PENALTY = 1e3
+# What is raised where there is none.
+NO_POSTERIOR = (FloatingPointError, np.linalg.LinAlgError)
 
 
 class TrainingPoints(NamedTuple):
@@ -213,7 +199,7 @@ class ExactEvidence:
             return fit.log_evidence, np.empty(0)
         # The derivative by the kernel matrix, (n, n) and symmetric: Rasmussen and Williams (2006), eqs 5.22 and 5.27.
         pull = proposal_of(self.points.data, self.settings).pull(fit.posterior)
-        a, G = fit.posterior.dual, np.asfortranarray(-0.5 * fit.posterior.resolvent())
+        a, G = fit.posterior.dual, np.asfortranarray(-0.5 * fit.posterior.resolvent)
         blas.dger(0.5, a if pull is None else a + pull, a, a=G, overwrite_a=1)
         if pull is not None:
             blas.dger(0.5, a, pull, a=G, overwrite_a=1)
@@ -243,83 +229,71 @@ def learn_kernel(kernel: Any, evidence: Evidence, search: KernelSearch) -> Any:
         fail_value("n_restarts_optimizer needs finite bounds of all parameters of the kernel; got some that are not.")
     starts += [search.rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(search.restarts)]
 
-    def attempt(start: np.ndarray, tie: np.ndarray) -> tuple[np.ndarray, float]:
-        """Where a start leads, and the loss there: inf where the objective does not exist."""
-        try:
-            return _descend(kernel, evidence, search, start, tie)
-        except (FloatingPointError, np.linalg.LinAlgError):
-            return start, np.inf
-
     tie = ties(kernel)
     if search.ties and (tie != np.arange(len(tie))).any():
-        starts.insert(0, attempt(kernel.theta, tie)[0])
-    results = [attempt(start, np.arange(len(start)))[::-1] for start in starts]
-    failed = sum(not np.isfinite(loss) for loss, _ in results)
-    best, theta = min(results, key=lambda pair: pair[0])
+        starts.insert(0, _descend(kernel, evidence, search, kernel.theta, tie)[0])
+    results = [_descend(kernel, evidence, search, start, np.arange(len(start))) for start in starts]
+    failed = sum(not np.isfinite(loss) for _, loss in results)
+    theta, best = min(results, key=lambda pair: pair[1])
     if not np.isfinite(best):
-        fail_value(
-            f"kernel must leave a Gaussian posterior at its start; got none from {len(starts)} starts; set other start "
-            "values, scale the features, or allow for wrong labels by slack or the probit."
-        )
+        remedy = "set other start values, scale the features, or allow for wrong labels by slack or the probit"
+        got = f"got none from {len(starts)} starts"
+        fail_value(f"kernel must leave a Gaussian posterior at its start; {got}; {remedy}.")
     if failed:
-        warn_user(
-            f"{failed} of {len(starts)} starts of the optimiser failed, because the method found no Gaussian posterior "
-            "at their values; the best of the others is kept.",
-            ConvergenceWarning,
-        )
+        why = "because the method found no Gaussian posterior at their values; the best of the others is kept"
+        warn_user(f"{failed} of {len(starts)} starts of the optimiser failed, {why}.", ConvergenceWarning)
     return kernel.clone_with_theta(theta)
+
+
+def free_parameters(kernel: Any) -> list[tuple[Any, int]]:
+    """For each of the kernel's free parameters (p,) what it belongs to, and its place there."""
+    return [(one, i) for one in kernel.hyperparameters if not one.fixed for i in range(one.n_elements)]
 
 
 def ties(kernel: Any) -> np.ndarray:
     """For each of the kernel's free parameters (p,) the first that it equals where every feature has the same scale."""
-    tie, at = list[int](), 0
-    for one in kernel.hyperparameters:
-        if not one.fixed:
-            is_scale = one.name.endswith("length_scale")
-            tie += [at] * one.n_elements if is_scale else range(at, at + one.n_elements)
-            at += one.n_elements
-    return np.array(tie, dtype=np.int64)
+    free = enumerate(free_parameters(kernel))
+    return np.array([k - i if one.name.endswith("length_scale") else k for k, (one, i) in free], dtype=np.int64)
 
 
 def at_bounds(kernel: Any, without: str = "") -> list[str]:
     """The kernel's free parameters that lie at a bound, in words, but for those called like `without`."""
-    found, at = [], 0
-    for one in kernel.hyperparameters:
-        told = not without or not one.name.endswith(without)
-        for i in range(0 if one.fixed else one.n_elements):
-            for side, bound in zip(("lower", "upper"), kernel.bounds[at], strict=True):
-                if told and np.isclose(bound, kernel.theta[at]):
-                    number = f"[{i}]" if one.n_elements > 1 else ""  # of a feature's scale
-                    found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
-            at += 1
+    found = []
+    for (one, i), theta, bounds in zip(free_parameters(kernel), kernel.theta, kernel.bounds, strict=True):
+        for side, bound in zip(("lower", "upper"), bounds, strict=True):
+            if np.isclose(bound, theta) and not (without and one.name.endswith(without)):
+                number = f"[{i}]" if one.n_elements > 1 else ""  # of a feature's scale
+                found.append(f"{one.name}{number} at its {side} bound {np.exp(bound):.3g}")
     return found
 
 
 def _descend(
     kernel: Any, evidence: Evidence, search: KernelSearch, start: np.ndarray, tie: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """One start, over the parameters that are not tied to others; those that are begin at their mean."""
+    """Where a start leads, and the loss there: inf if there is none; parameters that are tied begin at their mean."""
     first, group = np.unique(tie, return_inverse=True)
     limits = (kernel.bounds[group == j] for j in range(len(first)))
     bounds = np.stack([[each[:, 0].max(), each[:, 1].min()] for each in limits])
     if (bounds[:, 0] > bounds[:, 1]).any():  # no value is allowed for all that are tied
         return start, np.inf
     free = start if len(first) == len(group) else np.clip(np.bincount(group, start) / np.bincount(group), *bounds.T)
-    worst = -evidence(kernel.clone_with_theta(free[group]), False)[0]
+    with contextlib.suppress(*NO_POSTERIOR):
+        worst = -evidence(kernel.clone_with_theta(free[group]), False)[0]
 
-    def loss(theta: np.ndarray, eval_gradient: bool = True) -> Any:
-        nonlocal worst
-        try:
-            value, gradient = evidence(kernel.clone_with_theta(theta[group]), eval_gradient)
-        except (FloatingPointError, np.linalg.LinAlgError):
-            value, gradient = -worst - PENALTY, np.zeros(len(group))
-        worst = max(worst, -value) if np.isfinite(value) else worst
-        if not eval_gradient:
-            return -search.scale * value
-        return -search.scale * value, -search.scale * np.bincount(group, gradient)
+        def loss(theta: np.ndarray, eval_gradient: bool = True) -> Any:
+            nonlocal worst
+            try:
+                value, gradient = evidence(kernel.clone_with_theta(theta[group]), eval_gradient)
+            except NO_POSTERIOR:
+                value, gradient = -worst - PENALTY, np.zeros(len(group))
+            worst = max(worst, -value) if np.isfinite(value) else worst
+            if not eval_gradient:
+                return -search.scale * value
+            return -search.scale * value, -search.scale * np.bincount(group, gradient)
 
-    if callable(search.optimizer):
-        theta, best = search.optimizer(loss, free, bounds=bounds)
-        return np.asarray(theta)[group], float(best)
-    found = minimize(loss, free, method="L-BFGS-B", jac=True, bounds=bounds)
-    return found.x[group], float(found.fun)
+        if callable(search.optimizer):
+            theta, best = search.optimizer(loss, free, bounds=bounds)
+            return np.asarray(theta)[group], float(best)
+        found = minimize(loss, free, method="L-BFGS-B", jac=True, bounds=bounds)
+        return found.x[group], float(found.fun)
+    return start, np.inf

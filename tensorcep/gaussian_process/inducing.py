@@ -57,10 +57,7 @@ def fit_inducing(
     """Power EP at a kernel, batch by batch, the posterior made anew in the end; FloatingPointError if there is none."""
     K, X, mean, n = kernel(sparse.Z), points.X, points.mean, len(points.X)
     K[np.diag_indices_from(K)] += JITTER * np.diag(K).max()
-    try:
-        L = linalg.cholesky(K, lower=True)
-    except linalg.LinAlgError:
-        raise FloatingPointError("the kernel matrix of the inducing points is not positive definite") from None
+    L = _chol(K, "the kernel matrix of the inducing points is not positive definite")
     A = linalg.solve_triangular(L, kernel(sparse.Z, X), lower=True).T
     noise = np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", A, A), 0.0)
     A = np.ascontiguousarray(A)
@@ -105,11 +102,11 @@ def _natural(A: np.ndarray, sites: Sites, mean: float) -> Gaussian:
     return P, A.T @ (sites.nu - sites.tau * mean), _chol(P)
 
 
-def _chol(P: np.ndarray) -> np.ndarray:
+def _chol(P: np.ndarray, why: str = "the sites leave no Gaussian posterior of the inducing values") -> np.ndarray:
     try:
         return np.asarray(linalg.cholesky(P, lower=True))
     except linalg.LinAlgError:
-        raise FloatingPointError("the sites leave no Gaussian posterior of the inducing values") from None
+        raise FloatingPointError(why) from None
 
 
 def _step(A: np.ndarray, at: Gaussian, before: Sites, sites: Sites, mean: float) -> Gaussian:

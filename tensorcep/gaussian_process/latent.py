@@ -16,13 +16,10 @@ from tensorcep.core.persist.models import StoredModel, check_names, fitted_recor
 from tensorcep.core.persist.records import RECORD
 from tensorcep.ep.gaussian import Functions
 from tensorcep.gaussian_process import evidence
-from tensorcep.gaussian_process.engine import Stop, fit_sites
+from tensorcep.gaussian_process.engine import Posterior, Prior, Stop, fit_sites
 from tensorcep.gaussian_process.evidence import KERNELS, KernelSearch, TrainingPoints, covariance_of, learn_kernel
 from tensorcep.gaussian_process.inducing import InducingEvidence, Sparse, fit_inducing
-from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import GPSettings
-
-# One latent function: its kernel, the points that it is known at, and its posterior anywhere.
 
 # Points whose covariances with all others are held at a time.
 CHUNK = 1024
@@ -49,10 +46,8 @@ class Machine(NamedTuple):
 
     def latent(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of f at points, (q,) each."""
-        found = [
-            self.functions.latent(self.kernel(part, self.points), self.kernel.diag(part))
-            for part in np.array_split(X, -(-len(X) // CHUNK))
-        ]
+        parts = np.array_split(X, -(-len(X) // CHUNK))
+        found = [self.functions.latent(self.kernel(part, self.points), self.kernel.diag(part)) for part in parts]
         mean, variance = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return self.mean + mean, variance
 
@@ -69,21 +64,21 @@ def check_exact_size(n: int, more: int = 0) -> None:
     needed = 8.0 * (MATRICES + more) * n * n
     there = min(MOST_BYTES, memory_of_machine() or MOST_BYTES)
     if needed > there:
-        fail_value(
-            f"an exact Gaussian process of {n} points takes about {needed / 1e9:.3g} GB for matrices of {n} x {n}, "
-            f"more than {there / 1e9:.3g} GB; set n_inducing, such as n_inducing=200."
-        )
+        takes = f"takes about {needed / 1e9:.3g} GB for matrices of {n} x {n}, more than {there / 1e9:.3g} GB"
+        fail_value(f"an exact Gaussian process of {n} points {takes}; set n_inducing, such as n_inducing=200.")
 
 
 def fit_exact(kernel: Any, points: TrainingPoints, settings: GPSettings, stop: Stop, search: KernelSearch) -> Machine:
     """Learn the kernel and find the posterior of a method."""
-    check_exact_size(len(points.X), 0 if search.optimizer is None else evidence.gradient_matrices(kernel))
+    # the derivatives of kernels that are not common take matrices of n^2 numbers beside those of a fit
+    common = search.optimizer is None or all(type(part) in evidence.RULES for part in evidence.parts_of(kernel))
+    check_exact_size(len(points.X), 0 if common else 2 * kernel.n_dims)
     evidence.check_covariance(kernel, points.X)
     kernel = learn_kernel(kernel, evidence.ExactEvidence(points, settings, stop), search)
     prior = Prior(covariance_of(kernel, points.X), points.mean)
     fit = fit_sites(prior, points.data, settings, stop)
     (tau, nu, _), functions = fit.sites, fit.posterior.functions()
-    return Machine(kernel, points.X, points.mean, tau, nu, functions, fit.log_evidence, fit.n_iter, fit.converged)
+    return Machine(kernel, points.X, points.mean, tau, nu, functions, *fit[2:])
 
 
 def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, search: KernelSearch) -> Machine:
@@ -99,8 +94,7 @@ def fit_sparse(kernel: Any, points: TrainingPoints, sparse: Sparse, stop: Stop, 
         search = search._replace(restarts=0, ties=False, scale=1.0 / n)  # so that its first step is short
     kernel = learn_kernel(kernel, InducingEvidence(points, sparse, learning), search)
     fit, nothing = fit_inducing(kernel, points, sparse, stop), np.empty(0)
-    about = fit.functions, fit.log_evidence, fit.n_iter, fit.converged
-    return Machine(kernel, sparse.Z, points.mean, nothing, nothing, *about)
+    return Machine(kernel, sparse.Z, points.mean, nothing, nothing, *fit[1:5])
 
 
 # Files of Gaussian processes: kernels as records by name and parameters, sites and points as arrays.
@@ -112,18 +106,16 @@ NAMES = (*SHARED, *IF_THERE, "tau", "nu", "points", "dual", "cov", "means", "evi
 
 def kernel_record(kernel: Any) -> dict[str, Any]:
     """A kernel, which must be one of `KERNELS`, as a tree of names and parameters."""
-    if KERNELS.get(type(kernel).__name__) is not type(kernel):
-        fail_value(
-            f"kernel must be made of {', '.join(KERNELS)} to be saved; got {type(kernel).__name__}, which files cannot "
-            "hold."
-        )
+    kind = type(kernel).__name__
+    if KERNELS.get(kind) is not type(kernel):
+        fail_value(f"kernel must be made of {', '.join(KERNELS)} to be saved; got {kind}, which files cannot hold.")
     params = kernel.get_params(deep=False)
     for name, value in params.items():
         if isinstance(value, Kernel):
             params[name] = kernel_record(value)
         elif not isinstance(value, str):
             params[name] = np.asarray(value, dtype=np.float64).tolist()
-    return {RECORD: type(kernel).__name__, **params}
+    return {RECORD: kind, **params}
 
 
 def kernel_of(tree: Any) -> Any:
@@ -145,17 +137,14 @@ def write_machines(path: str | os.PathLike[str], model: Any) -> None:
     machines: Sequence[Machine] = model._machines
     fitted: dict[str, Any] = {name: getattr(model, name) for name in SHARED}
     fitted |= {name: text_array(getattr(model, name)) for name in IF_THERE if hasattr(model, name)}
-    fitted["evidence"] = np.array([machine.log_evidence for machine in machines])
-    fitted["means"] = np.array([machine.mean for machine in machines])
-    fitted["n_iter"] = np.array([machine.n_iter for machine in machines])
-    fitted["converged"] = np.array([machine.converged for machine in machines])
+    each: Any = Machine._make(zip(*machines, strict=True))  # in every field those of all
+    fitted |= {"evidence": np.array(each.log_evidence), "means": np.array(each.mean)}
+    fitted |= {"n_iter": np.array(each.n_iter), "converged": np.array(each.converged)}
     if machines[0].tau.size == 0:  # inducing points
-        fitted["points"] = machines[0].points
-        fitted["dual"] = np.stack([machine.functions.dual for machine in machines])
-        fitted["cov"] = np.stack([machine.functions.cov for machine in machines])
+        dual, cov = (np.stack(parts) for parts in zip(*each.functions, strict=True))
+        fitted |= {"points": machines[0].points, "dual": dual, "cov": cov}
     else:
-        fitted["tau"] = np.stack([machine.tau for machine in machines])
-        fitted["nu"] = np.stack([machine.nu for machine in machines])
+        fitted |= {"tau": np.stack(each.tau), "nu": np.stack(each.nu)}
     given = None if model.kernel is None else kernel_record(model.kernel)
     kernels = {"given": given, "fitted": [kernel_record(machine.kernel) for machine in machines]}
     write_model(path, model, fitted, {"kernels": kernels}, read=read_attributes)
@@ -169,10 +158,9 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
         if fitted[name].dtype.kind not in "fi" or not np.isfinite(fitted[name]).all():
             raise ValueError(f"{name} does not hold finite real numbers")
     kernels = stored.header["kernels"]
-    made = [kernel_of(tree) for tree in kernels["fitted"]]
     given = None if kernels["given"] is None else kernel_of(kernels["given"])
     machines, X = [], fitted["_X_fit"]
-    for i, kernel in enumerate(made):
+    for i, kernel in enumerate(map(kernel_of, kernels["fitted"])):
         mean, points, tau, nu = float(fitted["means"][i]), X, np.empty(0), np.empty(0)
         if "points" in fitted:
             points, functions = fitted["points"], Functions(fitted["dual"][i], fitted["cov"][i])

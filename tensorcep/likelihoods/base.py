@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from tensorcep.likelihoods.parameters.base import Parameter
 from tensorcep.likelihoods.parameters.thresholds import Levels
-from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
 
 # Moments of a tilted density, or a log density and its first two derivatives, (n,) each.
 Triple: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -25,9 +24,7 @@ def aligned(*arrays: ArrayLike) -> list[np.ndarray]:
     return [np.array(a, dtype=np.float64, order="C") for a in broadcast]
 
 
-def tilted_moments(
-    tilted: Any, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def tilted_moments(tilted: Any, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, ...]:
     """Return logz, alpha and beta, each (n,) float64, from a likelihood's `tilted` kernel."""
     y, m, v, theta = aligned(y, m, v, theta)
     logz, alpha, beta = np.empty_like(m), np.empty_like(m), np.empty_like(m)
@@ -88,63 +85,6 @@ class Likelihood:
     number of trials); a likelihood without a parameter ignores it, and `default_theta` is what to pass. Each is a class
     of its own with what it predicts, after this one; the fields are what differs between likelihoods of a class.
 
-    Parameters
-    ----------
-    name : str
-    tilted : kernel or None
-        ``tilted(y, m, v, theta, logz, alpha, beta)``, in place: with f ~ N(m, v), logz = log E[p(y | f)],
-        alpha = d logz / dm, beta = -d2 logz / dm2. All arrays (n,) float64.
-    loglik : kernel or None
-        ``loglik(y, f, theta, value, d1, d2)``, in place: log p(y | f) and its first two derivatives in f.
-    parameters : tuple of Parameter
-        What is learned of it.
-    default_theta : float
-    normal : Augmentation or None
-        A normal latent value per entry, of mean f; its precision is theta where that is one, and 1 otherwise.
-    pg : Augmentation or None
-        A Polya-Gamma variable per entry.
-    matched : Augmentation or None
-        No variable, but a Gaussian in f per entry that is matched to the log likelihood at the present f.
-    tilted2 : kernel or None
-        ``tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2)``, in place: `tilted`, and the second derivatives in
-        m of alpha and of beta.
-    in_f : kernel or None
-        As `loglik`, but the value may lack what does not depend on f; where there is none `loglik` serves.
-    limit : float or None
-        The limit of censored values. Inside, y and f are differences from it, and y <= 0 says only that a Gaussian
-        value of mean f and precision theta is not above 0.
-    side : float
-        Of a limit: 1 for a lower one, and -1 for an upper one, where y >= 0 says that the value is not below 0.
-
-    Attributes
-    ----------
-    observes : {"values", "labels", "counts", "levels"} or None
-        The kind of data. `CPClassifier` offers those of labels by name, `CPCountRegressor` those of counts;
-        `CPRegressor` and `CPOrdinalClassifier` make theirs for each fit. None: no estimator of CP offers it.
-    extent : {"exposure", "trials"} or None
-        What an entry of a count may have: an exposure, by which e^f is multiplied, or a number of trials, which is its
-        theta.
-    f_is_log_odds : bool
-        Whether f is the log odds of a label.
-    is_dispersed : bool
-        Whether theta is a dispersion, by which counts vary more than Poisson ones.
-    is_curved : bool
-        Whether what goes into the kernels is a curved function of the observation (see `log_slopes`).
-    mixture_quantile : callable or None
-        ``mixture_quantile(q, m, v, theta) -> (n,)`` for (C, n) arrays: the q-quantile of the mixture of C equally
-        likely components, where it can be had better than from a pool of quantiles of the components.
-    of_points : callable or None
-        ``of_points(f, theta) -> (mean, variance)`` for (S, n) arrays: those (n,) of a new observation under equally
-        likely latent values, where they can be had faster than by `predict` at variance 0.
-    third : callable or None
-        ``third(y, f, theta) -> (n,)``: the third derivative of log p(y | f) in f.
-    averaged : callable or None
-        ``averaged(y, m, v, theta) -> (value, d1, d2)``: the mean of log p(y | f) under f ~ N(m, v) and its derivatives
-        in m, where they have a closed form; otherwise they are means of what `loglik` gives, by quadrature.
-    rough : callable or None
-        ``rough(y, theta) -> (tau, nu)``: Gaussians in f that say about what y says, for methods whose first step from
-        the prior could be far too long.
-
     Examples
     --------
     >>> import numpy as np
@@ -156,27 +96,47 @@ class Likelihood:
     """
 
     name: str
+    # tilted(y, m, v, theta, logz, alpha, beta), in place: with f ~ N(m, v), logz = log E[p(y | f)],
+    # alpha = d logz / dm, beta = -d2 logz / dm2. All arrays (n,) float64.
     tilted: Any = None
-    loglik: Any = None
-    parameters: tuple[Parameter[Any], ...] = ()
+    loglik: Any = None  # loglik(y, f, theta, value, d1, d2), in place: log p(y | f), its first two derivatives in f
+    parameters: tuple[Parameter[Any], ...] = ()  # what is learned of it
     default_theta: float = 1.0
+    # A normal latent value per entry, of mean f; its precision is theta where that is one, and 1 otherwise.
     normal: Augmentation | None = None
-    pg: Augmentation | None = None
+    pg: Augmentation | None = None  # a Polya-Gamma variable per entry
+    # No variable, but a Gaussian in f per entry that is matched to the log likelihood at the present f.
     matched: Augmentation | None = None
+    # tilted2(y, m, v, theta, logz, alpha, beta, alpha2, beta2), in place: `tilted`, and the second derivatives in m of
+    # alpha and of beta.
     tilted2: Any = None
+    # As `loglik`, but the value may lack what does not depend on f; where there is none `loglik` serves.
     in_f: Any = None
+    # The limit of censored values. Inside, y and f are differences from it, and y <= 0 says only that a Gaussian value
+    # of mean f and precision theta is not above 0.
     limit: float | None = None
-    side: float = 1.0
+    side: float = 1.0  # of a limit: 1 for a lower one; -1 for an upper one, where y >= 0 says it is not below 0
 
+    # "values", "labels", "counts" or "levels". `CPClassifier` offers those of labels by name, `CPCountRegressor` those
+    # of counts; `CPRegressor` and `CPOrdinalClassifier` make theirs for each fit. None: no estimator of CP offers it.
     observes: ClassVar[str | None] = None
+    # What an entry of a count may have: an "exposure", by which e^f is multiplied, or "trials", which are its theta.
     extent: ClassVar[str | None] = None
-    f_is_log_odds: ClassVar[bool] = False
-    is_dispersed: ClassVar[bool] = False
-    is_curved: ClassVar[bool] = False
+    f_is_log_odds: ClassVar[bool] = False  # whether f is the log odds of a label
+    is_dispersed: ClassVar[bool] = False  # whether theta is a dispersion, by which counts vary more than Poisson ones
+    is_curved: ClassVar[bool] = False  # whether what kernels take is a curved function of y (see `log_slopes`)
+    # mixture_quantile(q, m, v, theta) -> (n,) for (C, n) arrays: the q-quantile of the mixture of C equally likely
+    # components, where it can be had better than from a pool of quantiles of the components.
     mixture_quantile: ClassVar[Callable[..., np.ndarray] | None] = None
+    # of_points(f, theta) -> (mean, variance) for (S, n) arrays: those (n,) of a new observation under equally likely
+    # latent values, where they can be had faster than by `predict` at variance 0.
     of_points: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]] | None] = None
-    third: ClassVar[Callable[..., np.ndarray] | None] = None
+    third: ClassVar[Callable[..., np.ndarray] | None] = None  # third(y, f, theta) -> (n,): d^3 log p(y | f) / df^3
+    # averaged(y, m, v, theta): the mean of log p(y | f) under f ~ N(m, v) and its derivatives in m, where they have a
+    # closed form; otherwise they are means of what `loglik` gives, by quadrature.
     averaged: ClassVar[Callable[..., Triple] | None] = None
+    # rough(y, theta) -> (tau, nu): Gaussians in f that say about what y says, for methods whose first step from the
+    # prior could be far too long.
     rough: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]] | None] = None
 
     def check_y(self, y: ArrayLike) -> np.ndarray:
@@ -252,16 +212,14 @@ class Likelihood:
 
     @property
     def levels(self) -> Levels | None:
-        """Of ordered levels, how a latent value is cut into them.
-
-        Kernels then take the cuts below and above an entry's level (`Levels.between`) in the places of y and theta;
-        everywhere else y is the level.
-        """
+        """Of ordered levels, how a latent value is cut into them."""
+        # kernels then take the cuts below and above an entry's level (`Levels.between`) in the places of y and theta;
+        # everywhere else y is the level
         return None
 
     @property
-    def zeros(self) -> ZeroInflation | None:
-        """Of counts with structural zeros, what is learned of these; the kernels are those of the others."""
+    def zeros(self) -> Any:
+        """Of counts with structural zeros, their `ZeroInflation`; the kernels are those of the others."""
         return None
 
     @property
@@ -273,11 +231,6 @@ class Likelihood:
     def is_of_rates(self) -> bool:
         """Whether it is of counts whose mean is e^f, or a multiple of it."""
         return self.extent == "exposure" and self.zeros is None
-
-    @property
-    def sums_up(self) -> bool:
-        """Whether counts of one cell add up to one of all their exposure."""
-        return self.is_of_rates and not self.is_dispersed
 
     @property
     def is_gaussian(self) -> bool:

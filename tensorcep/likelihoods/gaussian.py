@@ -160,8 +160,7 @@ class Gaussian(Likelihood):
     def of_points(self, f: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean, variance = np.empty(f.shape[1]), np.empty(f.shape[1])
         moments_over(np.ascontiguousarray(f), mean, variance)
-        noise = 1.0 / _lines(theta)
-        return self.level + mean, variance + noise.mean(axis=1)
+        return self.level + mean, variance + (1.0 / _lines(theta)).mean(axis=1)
 
     def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         y, m, v, theta = aligned(y, m, v, theta)
@@ -202,9 +201,8 @@ class GaussianPower(Gaussian):
     def check_y(self, y: ArrayLike) -> np.ndarray:
         y, power = check_values(y, name="y"), self.power
         if len(y) and not y.min() > 0.0:
-            fail_value(
-                f"power={power:g} is for positive values; got {y.min():g}; add a constant to all, or use power=1."
-            )
+            remedy = "add a constant to all, or use power=1"
+            fail_value(f"power={power:g} is for positive values; got {y.min():g}; {remedy}.")
         return np.asarray(boxcox(y, power)) - self.level
 
     def back(self, z: np.ndarray) -> np.ndarray:

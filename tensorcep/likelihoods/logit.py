@@ -16,7 +16,6 @@ A Polya-Gamma variable omega ~ PG(1, f) makes a label Gaussian: e^(y f / 2) / (2
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -217,7 +216,6 @@ def drawn(first, last, y, used, f, theta, key, weight, target, s):
                 weight[b, lane], target[b, lane] = draw_pg(s, n, f[b, lane]), 0.5 * n * y[b, lane]
 
 
-@dataclass(frozen=True)
 class LogisticLabels(Labels):
     """P(y = 1 | f) = 1 / (1 + e^-f), by approximate moments."""
 
@@ -225,7 +223,6 @@ class LogisticLabels(Labels):
         return np.asarray(expit(f))
 
 
-@dataclass(frozen=True)
 class Logit(LogisticLabels):
     """The same, by exact moments."""
 

@@ -113,10 +113,8 @@ class Ordinal(Likelihood):
 
     def probabilities(self, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """Probabilities (n, L) of the levels under equally likely components, whose m, v and theta are (C, n)."""
-        flat = [part.ravel() for part in (m, v, theta)]
-        # P(y <= k) of every level but the last
-        below = [self.tails(np.full(m.size, k), *flat)[0] for k in range(len(self.worth) - 1)]
-        cdf = np.stack([part.reshape(m.shape).mean(axis=0) for part in below], axis=1)
+        below = (1.0 - self.above(j, m, v, theta) for j in range(1, len(self.worth)))
+        cdf = np.stack([part.mean(axis=0) for part in below], axis=1)
         return np.maximum(np.diff(cdf, axis=1, prepend=0.0, append=1.0), 0.0)
 
     def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -126,12 +124,9 @@ class Ordinal(Likelihood):
 
     def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         y, m, v, theta = aligned(y, m, v, theta)
-        lower, upper = np.ones_like(m), np.ones_like(m)
-        for j in range(1, len(self.worth)):
-            p = self.above(j, m, v, theta)
-            upper = np.where(y == j, p, upper)
-            lower = np.where(y == j - 1, 1.0 - p, lower)
-        return lower, upper
+        between = (self.above(j, m, v, theta) for j in range(1, len(self.worth)))
+        above, level = np.stack([np.ones_like(m), *between, np.zeros_like(m)]), y.astype(np.int64)
+        return 1.0 - above[level + 1, np.arange(len(m))], above[level, np.arange(len(m))]
 
     def sample(self, rng: np.random.Generator, f: ArrayLike, theta: ArrayLike) -> np.ndarray:
         f, theta = aligned(f, theta)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -22,18 +21,8 @@ from numpy.typing import ArrayLike
 from scipy.special import dawsn, digamma, gammaincc, gammaln, logsumexp
 
 from tensorcep.core.compile import kernel
-from tensorcep.kernels.special import (
-    DROP,
-    LOG_SQRT_2PI,
-    REACH,
-    SMALLEST,
-    TINY,
-    count_nodes,
-    exp,
-    exp_parts,
-    log,
-    log1p_unit,
-)
+from tensorcep.kernels import special
+from tensorcep.kernels.special import DROP, LOG_SQRT_2PI, REACH, SMALLEST, TINY, exp, exp_parts, log, log1p_unit
 from tensorcep.likelihoods.base import Augmentation, Triple, aligned
 from tensorcep.likelihoods.counts import CountCDF, Counts, mixture_cdf, poisson_draws
 
@@ -134,7 +123,7 @@ def _tilted_rare(m, v):
     s = math.sqrt(v)
     high = min(m + 2.0 * v, 2.0)
     width = (high - m) / s + 2.0 * REACH
-    nodes = count_nodes(width, _step(1.0 + 1.0 / v) / s)
+    nodes = special.count_nodes(width, _step(1.0 + 1.0 / v) / s)
     h, missed, e1, e2 = width / nodes, 0.0, 0.0, 0.0
     for j in range(nodes):
         u = -REACH + (j + 0.5) * h
@@ -158,7 +147,7 @@ def _tilted_one(y, m, v):
     rate = exp(f)
     precision = 1.0 / v
     low, width = _span(y, f, v, rate)
-    nodes = count_nodes(width, _step(rate + precision))
+    nodes = special.count_nodes(width, _step(rate + precision))
     h = width / nodes
     pull = (f - m) * precision
     w0, d1, d2, e1, e2 = _sums(low, h, nodes, rate, y - rate - pull, 0.5 * precision)
@@ -218,7 +207,6 @@ def matched(y, f, square, theta, weight, target, spread, constant):
         constant[n] = y[n] * f[n] - rate - target[n] * f[n] + 0.5 * weight[n] * square[n] - math.lgamma(y[n] + 1.0)
 
 
-@dataclass(frozen=True)
 class Poisson(Counts):
     """y ~ Poisson(e^f)."""
 
@@ -315,7 +303,6 @@ def square_loglik(y, f, theta, value, d1, d2):
             d2[i] -= 2.0 * y[i] / (f[i] * f[i])
 
 
-@dataclass(frozen=True)
 class SquarePoisson(Counts):
     """y ~ Poisson(f^2)."""
 
@@ -337,7 +324,6 @@ class SquarePoisson(Counts):
         return np.log(rate), 2.0 * v * (2.0 * m * m + v) / rate**2
 
     def predict(self, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and variance of a new count: E[f^2], and that plus Var[f^2]."""
         m, v, _ = aligned(m, v, theta)
         mean = m * m + v
         return mean, mean + 2.0 * v * (2.0 * m * m + v)
@@ -417,7 +403,6 @@ def _expected(g: Callable[[np.ndarray], np.ndarray], m: np.ndarray, v: np.ndarra
     return total
 
 
-@dataclass(frozen=True)
 class SoftplusPoisson(Counts):
     """y ~ Poisson(log(1 + e^f)); it is of matrices alone."""
 

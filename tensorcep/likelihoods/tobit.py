@@ -171,12 +171,10 @@ class Tobit(Likelihood):
 
     def quantile(self, q: float, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> np.ndarray:
         m, v, theta = aligned(self.side * np.asarray(m), v, theta)
-        t = m + ndtri(self._on_side(q)) * np.sqrt(v + 1.0 / theta)
-        return self.limit + self.side * np.maximum(0.0, t)
+        return self.back(self.side * (m + ndtri(self._on_side(q)) * np.sqrt(v + 1.0 / theta)))
 
     def mixture_quantile(self, q: float, m: np.ndarray, v: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        t = mixture_quantile(self._on_side(q), self.side * np.asarray(m), v, theta)
-        return self.limit + self.side * np.maximum(0.0, t)
+        return self.back(self.side * mixture_quantile(self._on_side(q), self.side * np.asarray(m), v, theta))
 
     def tails(self, y: ArrayLike, m: ArrayLike, v: ArrayLike, theta: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return the probabilities of an observation of at most, and of at least, y; none is beyond the limit."""

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 from helpers.cases import each
+from helpers.problems import law_of_dispersion
 from scipy.optimize import minimize
 from scipy.stats import nbinom
 
@@ -19,8 +20,8 @@ from tensorcep.cp.init import residual
 from tensorcep.cp.model.parameters import results
 from tensorcep.cp.targets.counts import overdispersion_of
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.negbinomial import MOST_STEP, NODES, WEIGHTS
 from tensorcep.likelihoods.parameters.base import Gamma, Parameter
-from tensorcep.likelihoods.parameters.dispersion import MOST_STEP, NODES, WEIGHTS, law_of_dispersion
 
 R, N, SHAPE = 2.0, 4000, (20, 15, 10)
 

@@ -11,8 +11,7 @@ from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.new_rows import Natural, drawn_rows, new_entries, new_rows
 from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.counts import zero_inflated
-from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
+from tensorcep.likelihoods.counts import ZeroInflation, zero_inflated
 
 # Three columns, of which the last is clamped in the mode of the new rows.
 FREE = np.array([True, True, False])

@@ -19,8 +19,9 @@ from tensorcep.cp.model.entries import Entries, EntriesByRow, entries_by_row
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.settings.meanfield import PGVB
 from tensorcep.kernels.slots import LANES
+from tensorcep.likelihoods import negbinomial
 from tensorcep.likelihoods.gaussian import of_power
-from tensorcep.likelihoods.parameters import base, dispersion
+from tensorcep.likelihoods.parameters import base
 
 SHAPES = {2: (50, 40), 3: (40, 30, 20), 4: (9, 8, 7, 6)}
 
@@ -102,7 +103,7 @@ def test_sums_and_counts_of_pieces_are_those_of_all_entries(monkeypatch: pytest.
         sums = np.bincount(groups.of_entry.ravel(), values.ravel(), minlength=groups.size)
         with monkeypatch.context() as patch:
             patch.setattr(base, "LINES", 7)
-            patch.setattr(dispersion, "LINES", 7)
+            patch.setattr(negbinomial, "LINES", 7)
             assert same(groups.totals(lambda at: values[at]), sums)
             assert same(
                 learned.with_observations(problem.entries.y, problem.entries.weight).counts,

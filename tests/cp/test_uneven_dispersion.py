@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.cases import each
-from helpers.problems import build, fit, problem
+from helpers.problems import build, fit, law_of_dispersion, problem
 from scipy.stats import nbinom
 from sklearn.base import clone
 
@@ -21,8 +21,8 @@ from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.posterior.components import Components, EntryTheta
 from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.negbinomial import FIRST, group_sums, pooled
 from tensorcep.likelihoods.parameters.base import ENOUGH_OF_ROW, Gamma
-from tensorcep.likelihoods.parameters.dispersion import FIRST, Pool, group_sums, law_of_dispersion, pooled
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, Evenness, log_evidence
 
 N, SHAPE = 3000, (25, 12, 10)
@@ -149,14 +149,14 @@ def test_laws_of_groups_are_those_of_each_by_itself(rng):
 
 def test_the_common_law_is_the_most_likely_one_and_laws_move_with_it():
     shape, rate = np.array([30.0, 12.0, 80.0, 0.0]), np.array([60.0, 3.0, 10.0, 0.0])
-    before = Pool((1.0, 0.1), Evenness(2.0, FIRST, 1.0))
+    before = Evenness(2.0, FIRST, 1.0)
     a, b = before.law
-    pool, law = pooled(before, Gamma(a + shape, b + rate))
+    law, pool = pooled(before, (1.0, 0.1), Gamma(a + shape, b + rate))
     groups, grid = group_sums(shape, rate), np.exp(np.linspace(-2.0, 4.0, 400))
     height = np.array([[log_evidence(groups, t, one) + np.log(t) - 0.1 * t for t in grid] for one in ALPHAS])
     i, j = np.unravel_index(height.argmax(), height.shape)
-    assert pool.found.alpha == ALPHAS[i]
-    assert pool.found.tau == pytest.approx(grid[j], rel=0.02)
+    assert pool.alpha == ALPHAS[i]
+    assert pool.tau == pytest.approx(grid[j], rel=0.02)
     np.testing.assert_allclose([law.a, law.b], [pool.law[0] + shape, pool.law[1] + rate], rtol=1e-9)
 
 

@@ -12,9 +12,8 @@ from scipy.special import gammaln
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern, RationalQuadratic
 
 from tensorcep.ep.gaussian import GaussianEP
-from tensorcep.gaussian_process.engine import Observations, Stop, fit_sites
+from tensorcep.gaussian_process.engine import Observations, Posterior, Prior, Stop, fit_sites
 from tensorcep.gaussian_process.evidence import ExactEvidence, TrainingPoints, contract
-from tensorcep.gaussian_process.posterior import Posterior, Prior
 from tensorcep.gaussian_process.settings import EP, QP, VB, Laplace
 from tensorcep.likelihoods import get_likelihood
 
@@ -132,7 +131,7 @@ def test_posterior_is_the_same_by_either_root(rng):
     by_prior = Posterior(prior, turned, nu)
     for name in ("f", "s", "dual", "log_integral"):
         np.testing.assert_allclose(getattr(by_sites, name), getattr(by_prior, name), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(by_sites.resolvent(), by_prior.resolvent(), atol=1e-9)
+    np.testing.assert_allclose(by_sites.resolvent, by_prior.resolvent, atol=1e-9)
     np.testing.assert_allclose(by_sites.s, np.diag(by_sites.covariance()), rtol=1e-9)
 
 

@@ -15,6 +15,8 @@ from tensorcep.cp.posterior.belief import GammaNoise
 from tensorcep.cp.settings.registry import SETTINGS
 from tensorcep.cp.settings.sampling import Sampler
 from tensorcep.likelihoods import get_likelihood
+from tensorcep.likelihoods.negbinomial import DispersionLaw, DispersionParameter
+from tensorcep.likelihoods.parameters.base import Gamma
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior
 
@@ -120,3 +122,10 @@ def structured(rng, K=3, likelihood="gaussian", kind=None, parts=None, n=60, fre
             prior=LEARNED[kind](p.prior.Lam, p.prior.eta, mean, np.full(free.shape, 0.8), free, strength=3.0)
         )
     return p._replace(free=free), p
+
+
+def law_of_dispersion(y, m, v, share, prior, start, used=None, group=None, earlier=0.0):
+    """The law of dispersions given counts y with f ~ N(m, v), (n,) each, from means to start with."""
+    start, used = np.atleast_1d(start), np.ones(len(y)) if used is None else used
+    state = DispersionLaw(Gamma(start, np.ones(len(start))), None)
+    return DispersionParameter(prior, earlier=earlier).law_of_entries(state, (y, m, v, used), share, group)

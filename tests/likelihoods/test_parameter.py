@@ -10,14 +10,14 @@ from scipy.special import gammaln
 from tensorcep.core.random import new_stream
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import LIKELIHOODS
-from tensorcep.likelihoods.parameters.base import Gamma, gammas
-from tensorcep.likelihoods.parameters.dispersion import (
+from tensorcep.likelihoods.negbinomial import (
     DispersionLaw,
     DispersionParameter,
     draw_tables,
     expected_tables,
     softplus,
 )
+from tensorcep.likelihoods.parameters.base import Gamma, gammas
 
 
 def test_likelihoods_say_what_is_learned_of_them():

@@ -7,9 +7,9 @@ import pytest
 from helpers.cases import each
 from scipy.special import expit, log_ndtr, logsumexp
 
+from tensorcep.likelihoods import binary as module
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods import sampled_zeros as module
-from tensorcep.likelihoods.sampled_zeros import for_population, log_odds
+from tensorcep.likelihoods.binary import for_population, log_odds
 
 PROBIT, LOGIT = get_likelihood("probit"), get_likelihood("logit")
 

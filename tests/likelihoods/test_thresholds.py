@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters import thresholds
+from tensorcep.likelihoods.parameters.base import EntryStats
 from tensorcep.likelihoods.parameters.thresholds import (
-    LevelEntries,
     Levels,
     draw_thresholds,
     law_of_thresholds,
@@ -32,7 +32,7 @@ def entries_of(rng, levels, true, n=300, sd=None):
     y = np.searchsorted(np.append(0.0, true), f + noise).astype(float)
     used = np.zeros_like(f)
     used.ravel()[:n] = 1.0
-    return LevelEntries(y * used, used, f, None if sd is None else np.full_like(f, sd))
+    return EntryStats(y * used, used, f, n, f.copy, ALONE, sd=None if sd is None else np.full_like(f, sd))
 
 
 @LINKS
@@ -40,10 +40,10 @@ def entries_of(rng, levels, true, n=300, sd=None):
 def test_said_has_the_derivatives_of_its_value(rng, logistic, sd):
     levels = Levels(5, np.array([0.8, 1.5, 2.5]), logistic)
     entries, t, h = entries_of(rng, levels, levels.start, sd=sd), np.array([0.6, 1.7, 2.2]), 1e-5
-    here = said(levels, t, entries, ALONE)
+    here = said(levels, t, entries)
     for j in range(3):
         step = h * np.eye(3)[j]
-        up, down = (said(levels, t + s, entries, ALONE) for s in (step, -step))
+        up, down = (said(levels, t + s, entries) for s in (step, -step))
         assert here.slope[j] == pytest.approx((up.value - down.value) / (2 * h), rel=1e-6, abs=1e-5)
         np.testing.assert_allclose(here.curvature[j], -(up.slope - down.slope) / (2 * h), rtol=1e-5, atol=1e-4)
 
@@ -62,14 +62,14 @@ def test_prior_of_gaps_is_gamma(rng):
 def test_law_of_thresholds_is_where_the_density_is_highest(rng, logistic):
     levels = Levels(4, np.array([1.0, 2.0]), logistic)
     entries = entries_of(rng, levels, np.array([0.5, 2.5]))
-    law = law_of_thresholds(levels, levels.start, entries, ALONE)
-    best = minimize(lambda t: -said(levels, np.sort(t), entries, ALONE).value, levels.start, method="Nelder-Mead")
+    law = law_of_thresholds(levels, levels.start, entries)
+    best = minimize(lambda t: -said(levels, np.sort(t), entries).value, levels.start, method="Nelder-Mead")
     np.testing.assert_allclose(law.theta, best.x, atol=2e-3)
-    far = law_of_thresholds(levels, np.array([5.0, 30.0]), entries, ALONE)
+    far = law_of_thresholds(levels, np.array([5.0, 30.0]), entries)
     np.testing.assert_allclose(far.theta, law.theta, rtol=1e-5)
     gaps = np.diff(law.theta, prepend=0.0)
     to_logs = (np.eye(2) - np.eye(2, k=-1)) / gaps[:, None]
-    exact = to_logs @ np.linalg.inv(said(levels, law.theta, entries, ALONE).curvature) @ to_logs.T
+    exact = to_logs @ np.linalg.inv(said(levels, law.theta, entries).curvature) @ to_logs.T
     np.testing.assert_allclose(law.cov, exact, rtol=1e-6)
 
 
@@ -77,11 +77,11 @@ def test_levels_without_entries_keep_their_place(rng):
     levels = Levels(6, np.array([0.5, 1.0, 1.5, 2.0]), False)
     entries = entries_of(rng, levels, levels.start)
     empty = entries._replace(y=np.where(entries.y == 2.0, 3.0, entries.y))
-    gaps = np.diff(law_of_thresholds(levels, levels.start, empty, ALONE).theta, prepend=0.0)
+    gaps = np.diff(law_of_thresholds(levels, levels.start, empty).theta, prepend=0.0)
     assert (gaps > 1e-4).all()
     none = entries._replace(used=np.zeros_like(entries.used))
     np.testing.assert_allclose(
-        np.diff(law_of_thresholds(levels, levels.start, none, ALONE).theta, prepend=0.0),
+        np.diff(law_of_thresholds(levels, levels.start, none).theta, prepend=0.0),
         1.0 / levels.rate,
         rtol=1e-4,
     )
@@ -95,14 +95,14 @@ def test_draws_of_a_threshold_have_its_law(rng, monkeypatch, walk_every):
     levels = Levels(3, np.array([1.0]), False)
     entries = entries_of(rng, levels, levels.start, n=12)
     grid = np.linspace(1e-3, 8.0, 3000)
-    log_density = np.array([said(levels, np.array([t]), entries, ALONE).value for t in grid])
+    log_density = np.array([said(levels, np.array([t]), entries).value for t in grid])
     weight = np.exp(log_density - log_density.max())
     weight /= weight.sum()
     mean = weight @ grid
     variance = weight @ (grid - mean) ** 2
     now, draws = np.array([1.0]), []
     for _ in range(1500):
-        now = draw_thresholds(levels, now, entries, rng, ALONE)
+        now = draw_thresholds(levels, now, entries, rng)
         draws.append(now[0])
     batches = np.reshape(draws, (30, -1)).mean(axis=1)
     assert abs(np.mean(draws) - mean) < 5.0 * batches.std(ddof=1) / np.sqrt(30)
@@ -113,7 +113,7 @@ def test_newtons_proposals_are_nearly_always_taken_where_entries_are_many(rng):
     levels = Levels(5, np.array([0.8, 1.5, 2.5]), False)
     entries, now, moved = entries_of(rng, levels, levels.start, n=3000), levels.start, 0
     for _ in range(60):
-        new = draw_thresholds(levels, now, entries, rng, ALONE)
+        new = draw_thresholds(levels, now, entries, rng)
         moved += not np.array_equal(new, now)
         now = new
     assert moved > 35  # walks in all thresholds, a quarter of the proposals, are rarely taken
@@ -123,7 +123,7 @@ def test_sums_do_not_depend_on_threads(rng):
     levels = Levels(5, np.array([0.8, 1.5, 2.5]), False)
     entries = entries_of(rng, levels, levels.start, n=20_000)
     two = ThreadExecutor(2)
-    one, other = (said(levels, levels.start, entries, executor) for executor in (ALONE, two))
+    one, other = (said(levels, levels.start, entries._replace(executor=executor)) for executor in (ALONE, two))
     two.close()
     assert one.value == other.value
     np.testing.assert_array_equal(one.slope, other.slope)

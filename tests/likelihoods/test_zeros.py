@@ -11,8 +11,7 @@ from scipy.integrate import quad
 
 from tensorcep.cp.posterior.components import EntryTheta, join_thetas
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.counts import zero_inflated
-from tensorcep.likelihoods.parameters.zero_inflation import Beta, ZeroInflation, presence, with_zeros
+from tensorcep.likelihoods.counts import Beta, ZeroInflation, presence, with_zeros, zero_inflated
 
 R, SHARE, F = 1.7, 0.3, 0.8
 KINDS = {"poisson": stats.poisson(np.exp(F)), "negbinomial": stats.nbinom(R, 1.0 / (1.0 + np.exp(F)))}

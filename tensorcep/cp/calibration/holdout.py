@@ -253,9 +253,9 @@ def learn_from_held(
     noise, every = held.noise.copy(), []
     some = slice(None, None, -(-len(held.y) // TELLING))
     for c, draws in enumerate(now.draws):
-        squares, spread = (held.y - held.mean[c])[some] ** 2, np.maximum(held.spread[c][some], 0.0)
+        rest = (held.y - held.mean[c])[some] ** 2, np.maximum(held.spread[c][some], 0.0)
         rng, told = generator(problem.seed, RandomStream.EVENNESS, now.sweep, c), float(noise[c])
-        both = [one.follow(own, squares, spread, told, rng) for one, own in zip(parameters, draws, strict=True)]
+        both = [one.follow(own, rest, told, rng) for one, own in zip(parameters, draws, strict=True)]
         noise[c] = next((new for _, new in both if not np.isnan(new)), told)
         every.append(tuple(own for own, _ in both))
     return held._replace(noise=noise), tuple(every)

@@ -16,7 +16,7 @@ from tensorcep.cp.estimators.queries import fact
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.targets.counts import CountTarget
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values
-from tensorcep.likelihoods.binomial import deviance
+from tensorcep.likelihoods.negbinomial import deviance
 
 
 @document("matches rank * scale^(2 K) to the mean square of log(y + 1/2)")

@@ -55,7 +55,7 @@ from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.kernels.rows import arrange, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
-from tensorcep.likelihoods.parameters.zero_inflation import presence
+from tensorcep.likelihoods.counts import presence
 from tensorcep.priors import LEARNED
 from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net

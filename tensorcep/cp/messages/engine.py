@@ -393,7 +393,7 @@ def sweep(
     """Every message once, by a pass over the chunks; one that keeps none gets `given` rows, damped in their place."""
     entries, K, step = problem.weighted_entries, len(problem.shape), state.own.pace.step
     gaussian, parameters = problem.noise_prior is not None, state.own.parameters
-    by_row = any(one.mode is not None for one in parameters)
+    by_row = any(one.groups.mode is not None for one in parameters)
     if by_row:
         entries = entries._replace(theta=kernel_arguments(parameters, state.parameters, problem)[1])
     power = float(options.anneal_power) if state.sweeps < options.anneal else 1.0

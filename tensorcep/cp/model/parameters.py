@@ -16,9 +16,9 @@ from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, UnevenNoise
 from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
+from tensorcep.likelihoods.counts import Beta
 from tensorcep.likelihoods.parameters.base import DrawStage, Gamma, Groups, KnownTheta, Parameter
 from tensorcep.likelihoods.parameters.scale_mixture import ScaleMixture
-from tensorcep.likelihoods.parameters.zero_inflation import Beta
 
 # What is learned of a likelihood, and a law, or a draw, of each; two numbers for each of some entries.
 Parameters = Sequence[Parameter[Any]]

@@ -10,7 +10,7 @@ import numpy as np
 from tensorcep.core.packing import first_row, row_dims
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds, draw_rows, gaussians, join_thetas
-from tensorcep.likelihoods.parameters.zero_inflation import Beta
+from tensorcep.likelihoods.counts import Beta
 from tensorcep.priors.base import ModePrior, RowSites
 from tensorcep.priors.deviations import Deviations, joined_deviations
 

@@ -10,8 +10,8 @@ import numpy as np
 from tensorcep.core.packing import pack, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.kernels.rows import row_moments
+from tensorcep.likelihoods.counts import Beta
 from tensorcep.likelihoods.parameters.scale_mixture import EVEN
-from tensorcep.likelihoods.parameters.zero_inflation import Beta
 from tensorcep.priors.deviations import Deviations
 
 # Elements of the dense matrices of rows that exist at a time.

@@ -24,8 +24,7 @@ from tensorcep.entries.tables import as_frame
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods import names_of as names_of_likelihoods
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.counts import zero_inflated
-from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation, presence
+from tensorcep.likelihoods.counts import ZeroInflation, presence, zero_inflated
 
 # The likelihoods of counts without an upper limit.
 RATES = ("poisson", "negbinomial")
@@ -337,7 +336,7 @@ class CountTarget(Target):
         """Poisson counts of one cell as one count: starts and hold-outs then know no more than the likelihood does."""
         (coords, values, shape, labels), power, extents = weighted
         asked = self.likelihoods()
-        if extents is None or power is not None or len(asked) > 1 or not asked[0].sums_up:
+        if extents is None or power is not None or len(asked) > 1 or asked[0].is_dispersed or not asked[0].is_of_rates:
             return weighted
         values = self.checked(values, asked[0])
         cells, total = merge_duplicates(coords, values, shape, "sum")

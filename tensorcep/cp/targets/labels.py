@@ -18,8 +18,7 @@ from tensorcep.entries.io import Batch
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods import get_likelihood, names_of
 from tensorcep.likelihoods.base import Likelihood
-from tensorcep.likelihoods.binary import MixedLabels
-from tensorcep.likelihoods.sampled_zeros import for_population
+from tensorcep.likelihoods.binary import MixedLabels, for_population
 
 
 def two_classes(y: Any) -> list[Any]:

@@ -52,11 +52,19 @@ class Gamma(NamedTuple):
         """The numbers that stand for it: the means."""
         return self.mean
 
+    @property
+    def typical(self) -> np.ndarray:
+        """exp(E[log theta]), (m,)."""
+        return np.asarray(np.exp(digamma(self.a) - np.log(self.b)))
+
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A draw of each, (m,), never 0."""
         if len(self.a) == 1:  # the same number: numpy looks at an array of shapes for longer than it draws one
             return np.array([max(rng.standard_gamma(float(self.a[0])), TINY) / float(self.b[0])])
         return np.asarray(np.maximum(rng.standard_gamma(self.a), TINY) / self.b)
+
+
+NO_LAW = Gamma(NONE, NONE)
 
 
 class ParameterDraw(NamedTuple):
@@ -129,6 +137,7 @@ class EntryStats(NamedTuple):
     # mean and variance of f of the entries at some places, or of all (None), where these alone are known
     marginals: Callable[[Places], Pair] | None = None
     power: np.ndarray = NONE  # to which power the likelihood of each is taken; no blocks where that is `used`
+    sd: np.ndarray | None = None  # standard deviations of f, where `f` has means and these are asked for
 
 
 class ExpectedSquares(NamedTuple):
@@ -151,10 +160,10 @@ class ValidationNoise(NamedTuple):
     place: np.ndarray
     variance: float
 
-    def law(self, prior: ShapeRate) -> Gamma:
-        """The law of the precision."""
-        half = 0.5 * len(self.place)
-        return Gamma(np.array([prior[0] + half]), np.array([prior[1] + half * self.variance]))
+    @property
+    def stats(self) -> PrecisionStats:
+        """What they say of the precision."""
+        return PrecisionStats(len(self.place), len(self.place) * self.variance)
 
 
 class ResidualStats(NamedTuple):
@@ -231,7 +240,7 @@ class Parameter(Protocol[S]):
     is_theta: ClassVar[bool] = False
     of_rows: ClassVar[bool] = False  # whether rows of a mode may have one each, as settings say; it has groups then
     start: float | None = None  # of a theta; None of noise, which begins at that of the data
-    groups: Groups = UNBOUND  # which entries share one
+    groups: Groups = UNBOUND  # which entries share one: of a mode, those of a row
 
     @property
     def learned(self) -> bool:
@@ -247,11 +256,6 @@ class Parameter(Protocol[S]):
     def weighs(self) -> bool:
         """Whether each entry has a weight of its own, which is drawn."""
         return False
-
-    @property
-    def mode(self) -> int | None:
-        """The mode whose rows have one each."""
-        return self.groups.mode
 
     def first_draw(self, spread: float, stats: EntryStats) -> Any:
         """The draw to begin with, of data of this variance, given where the rows start."""
@@ -306,7 +310,7 @@ class Parameter(Protocol[S]):
 
     def results(self, law: Any) -> dict[str, tuple[Any, ...]]:
         """What posteriors keep of a law: by the name of their field, the parts of what it holds."""
-        return {"dispersion": (self.mode, *law)} if self.is_theta else {}
+        return {"dispersion": (self.groups.mode, *law)} if self.is_theta else {}
 
     # Of noise alone: what it says of the weights of entries.
 
@@ -326,10 +330,8 @@ class Parameter(Protocol[S]):
         """What multiplies the precision of entries at these places (n,), and the shape of its law, or infinity."""
         return np.ones(len(place)), np.inf
 
-    def follow(
-        self, state: Any, squares: np.ndarray, spread: np.ndarray, variance: float, rng: np.random.Generator
-    ) -> tuple[Any, float]:
-        """Draw and noise variance as squared residuals (n,), of means of variance `spread`, tell them; nan if not."""
+    def follow(self, state: Any, rest: Pair, variance: float, rng: np.random.Generator) -> tuple[Any, float]:
+        """Draw and noise variance as squared residuals (n,), of means of such variances, tell them; nan if not."""
         return state, np.nan
 
 
@@ -384,7 +386,6 @@ class KnownTheta(Parameter[Gamma]):
         return ParameterDraw(np.full(1, self.value))
 
     def first_law(self, n: int = 0) -> Gamma:
-        """A law of this mean."""
         return Gamma(np.full(1, self.value), np.ones(1))
 
     def theta(self, state: Any, y: np.ndarray, theta: Any, place: Places = None) -> Pair:
@@ -406,7 +407,6 @@ class NoisePrecision(Parameter[Gamma]):
     is_theta = True
 
     def first_draw(self, spread: float, stats: EntryStats) -> ParameterDraw:
-        """That of the data."""
         return ParameterDraw(np.full(1, 1.0 / spread))
 
     def first_law(self, n: int = 0) -> Gamma:
@@ -416,24 +416,19 @@ class NoisePrecision(Parameter[Gamma]):
         return y, alike(y, float(state.theta[0]))
 
     def precision(self, state: ParameterDraw | Gamma, power: float = 1.0) -> float:
-        """That precision, or its mean."""
         if isinstance(state, Gamma):
             return power * float(state.a[0]) / float(state.b[0])
         return power * float(state.theta[0])
 
     def expect(self, state: Gamma, stats: ResidualStats | PrecisionStats, step: float | None = None) -> Gamma:
-        a, b = self.prior
         # an entry adds 1/2 to the shape and weight (target - f)^2 / 2 to the rate
-        a, b = a + 0.5 * stats.n, b + 0.5 * stats.total
-        if step is not None:
-            a, b = (float(old[0]) + step * (new - float(old[0])) for old, new in zip(state, (a, b), strict=True))
-        return Gamma(np.array([a]), np.array([b]))
+        law = Gamma(np.array([self.prior[0] + 0.5 * stats.n]), np.array([self.prior[1] + 0.5 * stats.total]))
+        return law if step is None else Gamma(*(old + step * (new - old) for old, new in zip(state, law, strict=True)))
 
     def draw(self, state: ParameterDraw, stats: ResidualStats, key: DrawKey) -> tuple[ParameterDraw, ResidualStats]:
         """A draw from its law given the residuals, or given what entries left out say."""
-        known = stats.validation
-        law = self.expect(Gamma(NONE, NONE), stats) if known is None else known.law(self.prior)
-        tau = law.draw(key.rng(RandomStream.PRECISION))
+        known = stats if stats.validation is None else stats.validation.stats
+        tau = self.expect(NO_LAW, known).draw(key.rng(RandomStream.PRECISION))
         return ParameterDraw(tau), scored(float(tau[0]), stats)
 
     def bound(self, state: Gamma) -> float:

@@ -90,6 +90,11 @@ class Evenness(NamedTuple):
         """Shape and rate of the factors' law."""
         return float(ALPHAS[self.place])
 
+    @property
+    def law(self) -> ShapeRate:
+        """Shape and rate of the law of tau times a factor."""
+        return self.alpha, self.alpha / self.tau
+
 
 def law_of_factors(groups: GroupSums, tau: float, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     """Shape and rate of the factor of every group."""
@@ -106,9 +111,7 @@ def log_evidence(groups: GroupSums, tau: float, alpha: float) -> float:
 
 def log_evidences(groups: GroupSums, tau: float) -> np.ndarray:
     """`log_evidence` at each of `ALPHAS`, less what does not depend on alpha."""
-    sizes, which = np.unique(groups.n, return_inverse=True)
-    times = np.bincount(which, minlength=len(sizes))
-    alpha = ALPHAS[:, None]
+    (sizes, times), alpha = np.unique(groups.n, return_counts=True), ALPHAS[:, None]
     of_sizes = alpha * np.log(alpha) - gammaln(alpha) + gammaln(alpha + 0.5 * sizes)
     logs = np.log(alpha + 0.5 * tau * groups.squares)
     return np.asarray(of_sizes @ times - ALPHAS * logs.sum(axis=1) - logs @ (0.5 * groups.n))
@@ -218,8 +221,7 @@ class FactorDraw(NamedTuple):
     @staticmethod
     def even(theta: np.ndarray, mean: float, m: int, blocks: tuple[int, ...] = (0, 0)) -> FactorDraw:
         """All factors at 1, to begin with; `blocks` is the form of those of entries."""
-        common = np.array([mean, ALPHAS[FIRST_DRAWN]])
-        return FactorDraw(theta, common, mean, FIRST_DRAWN, mean, np.ones(m), np.ones(blocks))
+        return FactorDraw(theta, base.NONE, mean, FIRST_DRAWN, mean, np.ones(m), np.ones(blocks)).with_common(1.0)
 
     @property
     def alpha(self) -> float:
@@ -293,7 +295,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
     @property
     def m(self) -> int:
         """How many factors there are beside those of entries."""
-        return 0 if self.mode is None else self.groups.size
+        return 0 if self.groups.mode is None else self.groups.size
 
     def first_draw(self, spread: float, stats: base.EntryStats) -> FactorDraw:
         """All factors at 1, the precision that of the data."""
@@ -302,7 +304,6 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         return FactorDraw.even(np.full(self.groups.size, tau), tau, self.m, blocks)
 
     def first_law(self, n: int = 0) -> MixtureLaw:
-        """All factors at 1."""
         law, noise = Gamma(np.full(self.m, EVEN), np.full(self.m, EVEN)), NoisePrecision(self.prior).first_law()
         start = Evenness(1.0, len(ALPHAS) - 1, 1.0)
         return MixtureLaw(noise, start, law, np.ones(self.groups.of_entry.shape), -np.inf)
@@ -317,26 +318,24 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         """What weights are multiplied by: that of rows, or the one that factors multiply."""
         if isinstance(state, MixtureLaw):
             return NoisePrecision(self.prior).precision(state.noise, power)
-        return base.RowPrecision(self.mode, state.theta) if self.by_sums and self.mode is not None else state.base
+        mode = self.groups.mode
+        return base.RowPrecision(mode, state.theta) if self.by_sums and mode is not None else state.base
 
     def of_sites(self, state: FactorDraw, theta: np.ndarray) -> np.ndarray:
-        """The precision times the factors of entries."""
         return theta * state.of_entry if state.of_entry.size else theta
 
     def factors(self, state: FactorDraw, place: np.ndarray) -> tuple[np.ndarray, float]:
         """Those of rows; of entries the shape of their law."""
-        if self.mode is None:
+        if self.groups.mode is None:
             return np.ones(len(place)), state.alpha
         return self.groups.at(state.theta, place) / state.base, np.inf
 
     def weigh(self, state: FactorDraw, stats: ResidualStats, key: DrawKey) -> FactorDraw:
         """Weights of the entries, those of entries drawn, and with them their targets, in place."""
-        if self.by_sums:
-            return state
         weight, values = stats.weight, stats.target if stats.drawn else stats.y
         if stats.even:
             weight[:] = 1.0
-        elif self.mode is None:
+        elif self.groups.mode is None:
             if stats.validation is None:
                 used, rng = stats.used > 0.0, key.rng(RandomStream.EVENNESS)
                 groups, new = GroupSums(np.array(1.0), (values[used] - stats.f[used]) ** 2), neighbour(state.place, rng)
@@ -361,7 +360,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
             new = self._drawn(state, (total, float(theta @ squares) / state.base), GroupSums(n, squares), stats, key)
             height = 0.5 * float(n @ np.log(theta)) - 0.5 * float(theta @ squares)
             return new, stats._replace(score=height / total - LOG_SQRT_2PI if total else np.nan)
-        if self.mode is None and not stats.drawn:
+        if self.groups.mode is None and not stats.drawn:
             sums = np.empty((len(stats.f), 2))
             record = (stats.y, stats.f, stats.weight, stats.used, stats.present, sums)
             stats.executor.run(sums_of_squares, 0, len(sums), *record)
@@ -372,7 +371,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         some = stats.used > 0.0
         weight, groups = stats.weight[some], None
         squares = (stats.target[some] / weight - stats.f[some]) ** 2
-        if self.mode is not None:
+        if self.groups.mode is not None:
             row, m = self.groups.of_entry[some], self.m
             groups = GroupSums(np.bincount(row, minlength=m).astype(float), np.bincount(row, squares, minlength=m))
         return self._drawn(state, (len(squares), float(weight @ squares)), groups, stats, key), stats
@@ -381,33 +380,28 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         self, state: FactorDraw, sums: tuple[float, float], groups: GroupSums | None, stats: ResidualStats, key: DrawKey
     ) -> FactorDraw:
         """Draw given the number of entries, the sum of weight times squared residual, and those of each row."""
-        rng, told = key.rng(RandomStream.PRECISION), stats.validation
+        rng, told, noise = key.rng(RandomStream.PRECISION), stats.validation, NoisePrecision(self.prior)
         if groups is not None and not stats.even:
             state = draw_factors_of_groups(state, groups, self.prior, rng)
         else:
-            (a, b), (n, total) = self.prior, sums
-            own = Gamma(np.array([a + 0.5 * n]), np.array([b + 0.5 * total])).draw(rng)[0]
-            state = state._replace(own=float(own))
-        tau = state.own if told is None else float(told.law(self.prior).draw(rng)[0])
+            state = state._replace(own=float(noise.expect(base.NO_LAW, base.PrecisionStats(*sums)).draw(rng)[0]))
+        tau = state.own if told is None else float(noise.expect(base.NO_LAW, told.stats).draw(rng)[0])
         level, state = 1.0, state._replace(base=tau)
-        if self.mode is None:
+        if self.groups.mode is None:
             return state._replace(theta=np.full(1, tau)).with_common(level)
         if told is not None:  # the factors get a geometric mean of 1 over entries left out
             level = float(np.exp(-np.log(state.factor[self.groups.of_entry.ravel()[told.place]]).mean()))
         return state._replace(theta=tau * (level * state.factor)).with_common(level)
 
-    def follow(
-        self, state: FactorDraw, squares: np.ndarray, spread: np.ndarray, variance: float, rng: np.random.Generator
-    ) -> tuple[FactorDraw, float]:
+    def follow(self, state: FactorDraw, rest: base.Pair, variance: float, rng: Any) -> tuple[FactorDraw, float]:
         """Precision and shape of Student noise; nan for rows, which tell their noise by themselves."""
-        if self.mode is not None:
+        if self.groups.mode is not None:
             return state, np.nan
         alpha, new = state.alpha, neighbour(state.place, rng)
-        tau = tau_seen_through(squares, spread, 1.0 / variance, alpha, EM_STEPS)
+        tau = tau_seen_through(*rest, 1.0 / variance, alpha, EM_STEPS)
         if 0 <= new < len(ALPHAS):
             there = same_size(tau, alpha, float(ALPHAS[new]))
-            gain = seen_through(squares, spread, there, float(ALPHAS[new]))[0]
-            gain -= seen_through(squares, spread, tau, alpha)[0]
+            gain = seen_through(*rest, there, float(ALPHAS[new]))[0] - seen_through(*rest, tau, alpha)[0]
             if np.log(rng.random()) < gain:
                 state, tau = state._replace(place=new), there
         return state, 1.0 / tau
@@ -418,14 +412,14 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
             return state._replace(noise=NoisePrecision(self.prior).expect(state.noise, stats))
         power, squares = stats
         used, mean, totals = power > 0.0, np.zeros(power.shape), self.groups.totals
-        if self.mode is None:
+        if self.groups.mode is None:
             groups = GroupSums(np.array(1.0), squares[used], power[used])
         else:
             groups = GroupSums(totals(lambda at: power[at]), totals(lambda at: power[at] * squares[at]))
         # factors are integrated out exactly given precision and shape, the points where the bound given rows is highest
         found = fitted(groups, self.prior, float(state.theta[0]), state.found.place)
         a, b = law_of_factors(groups, found.tau, found.alpha)
-        if self.mode is None:
+        if self.groups.mode is None:
             mean[used], law = a / b, state.law
         else:
             mean[:], law = (a / b)[self.groups.of_entry] * used, Gamma(a, b)
@@ -437,7 +431,7 @@ class ScaleMixture(base.Parameter[MixtureLaw]):
         return state.evidence
 
     def results(self, law: MixtureLaw) -> dict[str, tuple[Any, ...]]:
-        uneven = (self.mode, law.found.alpha, *law.law)
+        uneven = (self.groups.mode, law.found.alpha, *law.law)
         return {"noise": (float(law.noise.a[0]), float(law.noise.b[0])), "uneven": uneven}
 
 

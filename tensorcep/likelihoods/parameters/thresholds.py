@@ -11,23 +11,10 @@ from scipy.special import ndtri
 
 from tensorcep.core.arrays import LINES, empty_near
 from tensorcep.core.compile import block_kernel, inlined, kernel
-from tensorcep.core.executor import Executor
 from tensorcep.core.random import RandomStream, interval_normal, start_stream
+from tensorcep.kernels import special
 from tensorcep.kernels.slots import LANES
-from tensorcep.kernels.special import (
-    GAUSS_STEP,
-    INV_SQRT_2PI,
-    LOG_SQRT_2PI,
-    REACH,
-    TINY,
-    count_nodes,
-    exp,
-    log,
-    log1p_unit,
-    logistic,
-    mills_excess,
-    newton_or_middle,
-)
+from tensorcep.kernels.special import GAUSS_STEP, INV_SQRT_2PI, LOG_SQRT_2PI, REACH, TINY, exp, log, log1p_unit
 from tensorcep.likelihoods.parameters.base import DrawKey, EntryStats, Pair, Parameter, ParameterDraw, Places
 
 # What is known of a latent value f when f plus standard noise lies between two cuts, a < b, either of them infinite.
@@ -52,7 +39,7 @@ def _normal_below(low, high):
     # With r = phi / Phi, e = phi(low) / phi(high), q = Phi(low) / Phi(high): P = Phi(high) (1 - q). The sum high + r
     # comes from a fit of its own, so that nothing cancels far out.
     x = abs(high)
-    excess = mills_excess(x)
+    excess = special.mills_excess(x)
     inv_mills = x + excess
     tail = INV_SQRT_2PI * exp(-0.5 * x * x) / inv_mills
     if high < 0.0:
@@ -64,7 +51,7 @@ def _normal_below(low, high):
     if low < -FAR:
         return log_cdf, -ratio, ratio * ratio_and_cut, 0.0, ratio
     e = exp(0.5 * (high - low) * (high + low))
-    q = e * ratio / (mills_excess(-low) - low)
+    q = e * ratio / (special.mills_excess(-low) - low)
     own = ratio / (1.0 - q)
     logz = log_cdf + (log1p_unit(-q) if q <= 0.5 else log(1.0 - q))
     below_one = own * (ratio_and_cut + own * (q - e * (2.0 - e)) - low * e)
@@ -98,7 +85,7 @@ def normal_between(a, b):
 @kernel
 def _log_logistic(x):
     """Return p = 1 / (1 + e^-x), 1 - p and log p."""
-    p, q, soft = logistic(x)
+    p, q, soft = special.logistic(x)
     return p, q, min(x, 0.0) - soft
 
 
@@ -181,7 +168,7 @@ def _mode(a, b, m, v):
         else:
             high = f
         step = slope / (curvature + 1.0 / v)
-        f, before = newton_or_middle(f, step, low, high, before, close)
+        f, before = special.newton_or_middle(f, step, low, high, before, close)
         if abs(step) <= close or high - low <= 1e-12 * (1.0 + abs(f)):
             break
     return f
@@ -197,7 +184,7 @@ def logistic_tilted(y, m, v, theta, logz, alpha, beta):
         s = math.sqrt(var)
         f = _mode(y[n], theta[n], m[n], var)
         step = 2.0 * math.pi / (POLE * s + 0.5 * math.pi / s) if s > WIDE else GAUSS_STEP
-        nodes = count_nodes(2.0 * REACH, step)
+        nodes = special.count_nodes(2.0 * REACH, step)
         h = 2.0 * REACH / nodes
         offset = (f - m[n]) / s
         peak = logistic_between(y[n] - f, theta[n] - f)[0] - 0.5 * offset * offset
@@ -334,21 +321,13 @@ class Said(NamedTuple):
         return np.linalg.solve(self.curvature, self.slope)
 
 
-class LevelEntries(NamedTuple):
-    """Entries in lanes, (n_blocks, LANES) each, whose latent values are known, or have Gaussian marginals."""
-
-    y: np.ndarray  # levels
-    used: np.ndarray  # what each entry counts: 0 in padding lanes
-    f: np.ndarray  # latent values, or their means
-    sd: np.ndarray | None = None  # their standard deviations, where they are uncertain
-
-
-def said(levels: Levels, thresholds: np.ndarray, entries: LevelEntries, executor: Executor) -> Said:
+def said(levels: Levels, thresholds: np.ndarray, stats: EntryStats) -> Said:
     """What entries and prior say at these thresholds (m,)."""
-    chunks = -(-len(entries.y) // BLOCKS)
-    out, (y, used, f, sd) = np.zeros((chunks, levels.n, 6)), entries
-    rule = (f, np.zeros(1), np.ones(1)) if sd is None else (sd, NODES, WEIGHTS)
-    executor.run(sum_levels, 0, chunks, y, used, f, *rule, levels.cuts(thresholds), levels.logistic, out)
+    chunks = -(-len(stats.y) // BLOCKS)
+    out = np.zeros((chunks, levels.n, 6))
+    rule = (stats.f, np.zeros(1), np.ones(1)) if stats.sd is None else (stats.sd, NODES, WEIGHTS)
+    record = (stats.y, stats.used, stats.f, *rule, levels.cuts(thresholds), levels.logistic, out)
+    stats.executor.run(sum_levels, 0, chunks, *record)
     value, da, db, daa, dbb, dab = out.sum(axis=0).T
     # threshold j is the lower cut of level j + 2 and the upper one of level j + 1
     slope = db[1:-1] + da[2:]
@@ -368,10 +347,10 @@ def prior_of_thresholds(levels: Levels, thresholds: np.ndarray) -> Said:
     return Said(value, once - np.append(once[1:], 0.0), curvature)
 
 
-def law_of_thresholds(levels: Levels, start: np.ndarray, entries: LevelEntries, executor: Executor) -> ThresholdLaw:
+def law_of_thresholds(levels: Levels, start: np.ndarray, stats: EntryStats) -> ThresholdLaw:
     """The law of the thresholds given the entries: Laplace's approximation, whose search begins at `start` (m,)."""
     now = np.array(start, dtype=np.float64)
-    here = said(levels, now, entries, executor)
+    here = said(levels, now, stats)
     for _ in range(MAX_NEWTON):
         step = here.newton
         if not step @ here.slope > CLOSE:
@@ -379,7 +358,7 @@ def law_of_thresholds(levels: Levels, start: np.ndarray, entries: LevelEntries, 
         shrinking = -np.diff(step, prepend=0.0) / np.diff(now, prepend=0.0)
         step = step * min(1.0, (1.0 - KEPT) / max(float(shrinking.max()), 1e-300))
         for _ in range(HALVINGS):
-            there = said(levels, now + step, entries, executor)
+            there = said(levels, now + step, stats)
             if there.value >= here.value:
                 break
             step = 0.5 * step
@@ -392,13 +371,11 @@ def law_of_thresholds(levels: Levels, start: np.ndarray, entries: LevelEntries, 
     return ThresholdLaw(np.log(gaps), 0.5 * (cov + cov.T))
 
 
-def draw_thresholds(
-    levels: Levels, now: np.ndarray, entries: LevelEntries, rng: np.random.Generator, executor: Executor
-) -> np.ndarray:
+def draw_thresholds(levels: Levels, now: np.ndarray, stats: EntryStats, rng: np.random.Generator) -> np.ndarray:
     """One Metropolis-Hastings step from the thresholds `now` (m,), given latent values."""
     walks, u = rng.random() * WALK_EVERY < 1.0, math.log1p(-rng.random())
     noise = rng.standard_normal(len(now))
-    here = said(levels, now, entries, executor)
+    here = said(levels, now, stats)
     if walks:
         new = np.cumsum(np.diff(now, prepend=0.0) * np.exp(WALK * noise))
     else:
@@ -406,7 +383,7 @@ def draw_thresholds(
         new = now + here.newton + np.linalg.solve(root.T, noise)
     if not np.isfinite(new).all() or not (np.diff(new, prepend=0.0) > 0.0).all():
         return now
-    there = said(levels, new, entries, executor)
+    there = said(levels, new, stats)
     # a walk is even in the log gaps
     turn = WALK * float(noise.sum()) if walks else _log_proposal(there, new, now) - _log_proposal(here, now, new)
     return new if u < there.value - here.value + turn else now
@@ -435,8 +412,7 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
         start = self.levels.start
         if not self.learned:
             return ParameterDraw(start)
-        entries = LevelEntries(stats.y, stats.used, stats.f)
-        return ParameterDraw(law_of_thresholds(self.levels, start, entries, stats.executor).theta)
+        return ParameterDraw(law_of_thresholds(self.levels, start, stats).theta)
 
     def first_law(self, n: int = 0) -> ThresholdLaw:
         """Those that the levels start with, without uncertainty."""
@@ -457,19 +433,18 @@ class ThresholdParameter(Parameter[ThresholdLaw]):
 
     def expect(self, state: ThresholdLaw, stats: EntryStats, step: float | None = None) -> ThresholdLaw:
         """The law whose middle has moved a share of the way to that of the entries."""
-        entries = LevelEntries(stats.y, stats.power if len(stats.power) else stats.used, stats.f)
+        stats = stats._replace(used=stats.power) if len(stats.power) else stats
         if stats.marginals is not None:
             m, v = stats.marginals(None)
-            entries = entries._replace(f=m, sd=np.sqrt(v, out=v))
-        new = law_of_thresholds(self.levels, state.theta, entries, stats.executor)
+            stats = stats._replace(f=m, sd=np.sqrt(v, out=v))
+        new = law_of_thresholds(self.levels, state.theta, stats)
         return new if step is None else new._replace(mean=state.mean + step * (new.mean - state.mean))
 
     def draw(self, state: ParameterDraw, stats: EntryStats, key: DrawKey) -> tuple[ParameterDraw, EntryStats]:
         """A draw given latent values, latent normals integrated out."""
         if not self.learned:
             return state, stats
-        entries, rng = LevelEntries(stats.y, stats.used, stats.f), key.rng(RandomStream.THRESHOLDS)
-        return ParameterDraw(draw_thresholds(self.levels, state.theta, entries, rng, stats.executor)), stats
+        return ParameterDraw(draw_thresholds(self.levels, state.theta, stats, key.rng(RandomStream.THRESHOLDS))), stats
 
     def bound(self, state: ThresholdLaw) -> float:
         return prior_of_thresholds(self.levels, state.theta).value

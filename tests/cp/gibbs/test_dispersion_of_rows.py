@@ -10,8 +10,8 @@ from scipy.special import digamma, logsumexp
 
 from tensorcep.core.random import generator
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.likelihoods.parameters import dispersion
-from tensorcep.likelihoods.parameters.dispersion import draw_pooled, group_sums
+from tensorcep.likelihoods import negbinomial
+from tensorcep.likelihoods.negbinomial import draw_pooled, group_sums
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS, FactorDraw, log_evidence
 
 # Which row of the mode whose dispersion differs an entry is of.
@@ -71,6 +71,6 @@ def test_ranks_of_dispersions_of_rows_are_uniform():
 
 @pytest.mark.slow
 def test_ranks_of_dispersions_to_which_tables_are_added_are_not(monkeypatch):
-    monkeypatch.setattr(dispersion, "group_sums", lambda shape, rate: group_sums(shape + 2.0, rate))
+    monkeypatch.setattr(negbinomial, "group_sums", lambda shape, rate: group_sums(shape + 2.0, rate))
     z = ranks(n=FEW)
     assert np.abs(z).max() > LIMIT, z

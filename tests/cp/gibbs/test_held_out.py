@@ -34,7 +34,7 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model import memmap
 from tensorcep.cp.model.problem import with_powers
 from tensorcep.likelihoods.gaussian import GAUSSIAN
-from tensorcep.likelihoods.parameters.base import ValidationNoise
+from tensorcep.likelihoods.parameters.base import NO_LAW, NoisePrecision, ValidationNoise
 from tensorcep.likelihoods.tobit import censored_at
 from tensorcep.priors.fixed import Prior
 
@@ -112,7 +112,7 @@ def test_noise_of_draws_around_their_mean_is_what_is_left(rng):
     np.testing.assert_allclose(held.noise, 3.0 + 2 * 2 / 39, atol=0.2)
     np.testing.assert_allclose(held.weights, 1.0 / C)
     assert held.noise_ratio * held.noise.mean() == pytest.approx(3.0, abs=0.2)
-    law = ValidationNoise(held.place, held.noise[1]).law((1.0, 2.0))
+    law = NoisePrecision((1.0, 2.0)).expect(NO_LAW, ValidationNoise(held.place, held.noise[1]).stats)
     assert (law.a[0], law.b[0]) == pytest.approx((1.0 + n / 2, 2.0 + held.noise[1] * n / 2))
 
 

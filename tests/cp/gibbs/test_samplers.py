@@ -14,11 +14,10 @@ from helpers.samplers import MEAN, SD, STRUCTURED, THETA_PRIOR, geweke_z, learne
 from tensorcep.core.loop import run
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
-from tensorcep.likelihoods import LIKELIHOODS
+from tensorcep.likelihoods import LIKELIHOODS, negbinomial
 from tensorcep.likelihoods.base import Augmentation
-from tensorcep.likelihoods.parameters import dispersion
+from tensorcep.likelihoods.negbinomial import softplus
 from tensorcep.likelihoods.parameters.base import NoisePrecision
-from tensorcep.likelihoods.parameters.dispersion import softplus
 from tensorcep.priors.ard import ARDPrior
 from tensorcep.priors.by_mode import PriorByMode
 from tensorcep.priors.fixed import Prior, natural_prior
@@ -137,7 +136,7 @@ def test_samplers_whose_precision_counts_residuals_twice_fail_the_joint_test(mon
 
 @pytest.mark.slow
 def test_samplers_whose_dispersion_sees_half_the_rates_fail_the_joint_test(monkeypatch):
-    monkeypatch.setattr(dispersion, "softplus", lambda f: 0.5 * softplus(f))
+    monkeypatch.setattr(negbinomial, "softplus", lambda f: 0.5 * softplus(f))
     z = geweke_z(METHODS["pg-gibbs"], settings("pg-gibbs"), "negbinomial", n=1500)
     assert np.abs(z).max() > LIMIT, z
 

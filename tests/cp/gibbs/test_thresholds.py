@@ -72,8 +72,8 @@ def test_thresholds_pass_the_joint_test():
 def test_thresholds_drawn_where_entries_count_twice_fail_the_joint_test(monkeypatch):
     original = parameter.draw_thresholds
 
-    def wrong(levels, now, entries, rng, executor):
-        return original(levels, now, entries._replace(used=2.0 * entries.used), rng, executor)
+    def wrong(levels, now, stats, rng):
+        return original(levels, now, stats._replace(used=2.0 * stats.used), rng)
 
     monkeypatch.setattr(parameter, "draw_thresholds", wrong)
     z = geweke_z()

@@ -12,10 +12,9 @@ from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
+from tensorcep.likelihoods import counts as zero_inflation
 from tensorcep.likelihoods import get_likelihood
-from tensorcep.likelihoods.counts import zero_inflated
-from tensorcep.likelihoods.parameters import zero_inflation
-from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation
+from tensorcep.likelihoods.counts import ZeroInflation, zero_inflated
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 
 # Of nine statistics 4.5 standard errors happen once in 15,000 runs.
