@@ -170,9 +170,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """The attributes that follow from a posterior, fitted now or read from a file."""
         raise NotImplementedError
 
-    def _set_fitted(
-        self, result: Run, links: list[Link], where: list[Layout], names: list[str], more: dict[str, Any]
-    ) -> None:
+    def _set_fitted(self, result: Run, links: list[Link], where: list[Layout], names: list[str], **more: Any) -> None:
         """Set all attributes of a fit, and some more, in one step; names of features of an earlier one go."""
         new, gone = copy.copy(self), ("feature_names_in_", "_entity_labels")
         new.__dict__ = {name: value for name, value in vars(self).items() if name not in gone}
@@ -478,9 +476,8 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         law = self.predictive(tensor.coords, part)
         places = zip(known.modes, known.labels, tensor.coords.T, strict=True)
         rows = {name: at if own is None else own.index.take(at) for name, own, at in places}
-        return pd.DataFrame(
-            {**rows, "value": tensor.values, "mean": law.mean, "sd": law.sd, "surprise": -law.log_score(tensor.values)}
-        )
+        said = {"mean": law.mean, "sd": law.sd, "surprise": -law.log_score(tensor.values)}
+        return pd.DataFrame({**rows, "value": tensor.values, **said})
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
         """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates."""
@@ -580,8 +577,6 @@ def columns_of_cells(X: pd.DataFrame, labels: LabelPair, entities: tuple[str | N
         fail_value(f"X must hold a column of rows and one of columns; got {given}.")
     if all(names) and not all(isinstance(name, (int, np.integer)) for name in given):
         wanted = ", ".join(repr(own[-1]) for own in names)
-        fail_value(
-            f"X must have the columns {wanted}, which name the rows and the columns of the matrix; got "
-            f"{', '.join(map(repr, given))}; rename or choose them."
-        )
+        got = f"which name the rows and the columns of the matrix; got {', '.join(map(repr, given))}"
+        fail_value(f"X must have the columns {wanted}, {got}; rename or choose them.")
     return [0, 1]

@@ -128,7 +128,6 @@ class DenseCells(Cells):
         return values[:, None] if groups == "row" else values[None, :]
 
     def group_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
-        """Sums of a cell array over all cells, each row, or each column."""
         cells = np.broadcast_to(cells, self.shape)
         if groups == "all":
             return np.array([cells.sum()])
@@ -172,7 +171,6 @@ class ListedCells(Cells):
         return values if groups == "all" else values[self.rows if groups == "row" else self.cols]
 
     def group_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
-        """Sums of a cell array over all cells, each row, or each column."""
         cells = np.broadcast_to(cells, self.n_observed)
         if groups == "all":
             return np.array([cells.sum()])

@@ -6,17 +6,14 @@ variant with their posterior variances added is no Gibbs step and is not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack
 from tensorcep.factor_models.problem import (
-    Kind,
     Relation,
     RelationDraws,
     RelationPosterior,
@@ -34,17 +31,9 @@ from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import gammas_at
 
-Sampler = Callable[[SiteInputs], tuple[Sites, np.ndarray]]
 NO_SITES = Sites(np.zeros((1, 1)), np.zeros((1, 1)))
-
-
-class Draw(NamedTuple):
-    """What is kept of a sweep: rows and precisions of every entity, noise and dispersion of every relation."""
-
-    rows: tuple[np.ndarray, ...]
-    precisions: tuple[np.ndarray, ...]
-    noise: tuple[np.ndarray | None, ...]
-    r: tuple[np.ndarray | None, ...]
+# What is kept of a sweep: rows and precisions of every entity, noise and dispersion of every relation.
+Draw: TypeAlias = "tuple[tuple[np.ndarray | None, ...], ...]"
 
 
 class Chain(NamedTuple):
@@ -54,16 +43,6 @@ class Chain(NamedTuple):
     rng: np.random.Generator  # of the few numbers that are not drawn in compiled code
     sweep: int
     kept: tuple[Draw, ...]
-
-
-def sampler_of(kind: Kind) -> Sampler:
-    """What draws the sites of this kind of matrix; a ValueError if nothing does."""
-    if kind.form.drawn is None:
-        fail_value(
-            "method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise', or for counts "
-            "likelihood 'negbinomial'."
-        )
-    return kind.form.drawn
 
 
 def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain:
@@ -94,7 +73,8 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
         # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
         f, psi = state.latent[index]
         old, streams = state.sites[index], (chain.rng, problem.seed + 2 * index, chain.sweep)
-        sites, psi = sampler_of(relation.kind)(SiteInputs(relation, problem.priors, f, psi, old, *streams, executor))
+        draw: Any = relation.kind.form.drawn
+        sites, psi = draw(SiteInputs(relation, problem.priors, f, psi, old, *streams, executor))
         latent = replaced(state.latent, index, (f, psi))
         state = state._replace(sites=replaced(state.sites, index, sites), latent=latent)
     for e, entity in enumerate(problem.entities):
@@ -102,17 +82,17 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
             continue
         n, free, (a0, b0) = entity.n_rows, entity.free, problem.precision_prior
         Lam, eta = natural_parameters(state, problem, e, executor)
-        drawn, good = np.empty((n, len(free))), np.empty(n)
+        free_rows, good = np.empty((n, len(free))), np.empty(n)
         seed, line = (problem.seed - 1 - e) % 2**63, np.minimum(np.arange(n), len(Lam) - 1)
-        executor.run(draw_rows, 0, -(-n // LANES), line, Lam, np.ascontiguousarray(eta), seed, chain.sweep, drawn, good)
+        key = seed, chain.sweep
+        executor.run(draw_rows, 0, -(-n // LANES), line, Lam, np.ascontiguousarray(eta), *key, free_rows, good)
         rows = state.moments[e].mean.copy()
-        rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
+        rows[:, free] = np.where(good[:, None] > 0.0, free_rows, rows[:, free])
         skipped += int(np.count_nonzero(good == 0.0))  # without a positive definite precision
         precision = chain.rng.gamma(a0 + 0.5 * n, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
-        state = state._replace(
-            moments=replaced(state.moments, e, _as_moments(rows)),
-            precisions=replaced(state.precisions, e, gammas_at(np.where(entity.learned, precision, entity.precision))),
-        )
+        drawn = gammas_at(np.where(entity.learned, precision, entity.precision))
+        moments, precisions = replaced(state.moments, e, _as_moments(rows)), replaced(state.precisions, e, drawn)
+        state = state._replace(moments=moments, precisions=precisions)
     values = [_latent(state.moments, relation, executor) for relation in problem.relations]
     latent = tuple((f, psi) for f, (_, psi) in zip(values, state.latent, strict=True))
     changes = [  # root mean square change, relative to the root mean square
@@ -126,7 +106,7 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
 
 
 def _draw_of(state: State) -> Draw:
-    return Draw(
+    return (
         tuple(moments.mean for moments in state.moments),
         tuple(precision.mean for precision in state.precisions),
         tuple(None if sites.noise is None else sites.noise.mean for sites in state.sites),

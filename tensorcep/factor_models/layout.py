@@ -12,7 +12,7 @@ from tensorcep.core.checks import fail_value
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.cells import DenseCells, Matrix
 from tensorcep.factor_models.problem import Entity, Kind, Relation, RelationPosterior, Units, coded, count_table
-from tensorcep.factor_models.side_information import KnownRows
+from tensorcep.factor_models.side_information import KnownOf, KnownRows
 from tensorcep.factor_models.sites import LIMITED, kind_of
 from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
 from tensorcep.priors.regression import MOST_DIRECT
@@ -149,7 +149,7 @@ def check_row_prior(given: Any, method: str, link: Link) -> None:
         fail_value("the components of row_prior=Series(...) have variance 1, a random walk has none; use kind='ou'.")
 
 
-def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) -> tuple[KnownRows | None, ...]:
+def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) -> KnownOf:
     """What is known of the rows that matrices have in common, with these labels; nothing where that is nothing."""
     if given is None:
         return ()
@@ -170,10 +170,8 @@ def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) ->
 def refuse_rows_alone(posterior: RelationPosterior) -> None:
     """Refuse rows by themselves where the prior of rows depends on what else is known of them."""
     if posterior.laws:
-        fail_value(
-            "rows beside those of the fit have no features and no place in time here: put them into the X of fit, "
-            "without cells if they have none, where a row_prior predicts them."
-        )
+        cure = "put them into the X of fit, without cells if they have none, where a row_prior predicts them"
+        fail_value(f"rows beside those of the fit have no features and no place in time here: {cure}.")
 
 
 def told_of_rows(posterior: RelationPosterior) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models import layout, results
 from tensorcep.factor_models.base import FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, Matrix, as_array, read_matrix
-from tensorcep.factor_models.fit import STARTS, fit_components, for_new_rows, new_rows, plan_run, row_evidence
+from tensorcep.factor_models.fit import STARTS, fit_components, new_rows, plan_run, row_evidence
 from tensorcep.factor_models.layout import BIASES, Layout, Link, known_rows, refuse_rows_alone
-from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
+from tensorcep.factor_models.online import learn_rows, sums_of_rows
 from tensorcep.factor_models.problem import FEW, Kind, RelationProblem, State
 from tensorcep.factor_models.results import energies, labels_of, latent_block, over_draws
 from tensorcep.factor_models.side_information import Moments
@@ -95,14 +95,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         result, where = fit_components(plan, links, learned, rng, init, known)
         n = matrix.cells.shape[0]
         more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": n, "_sums_of_rows": None}
-        return self._set_rows(result, links[0], where, seen, matrix, more)
+        return self._set_rows(result, links[0], where, seen, more)
 
-    def _set_rows(
-        self, result: Run, link: Link, where: list[Layout], seen: Any, matrix: Matrix, more: dict[str, Any]
-    ) -> Any:
+    def _set_rows(self, result: Run, link: Link, where: list[Layout], seen: Any, more: dict[str, Any]) -> Any:
         """Set the attributes of a fit to these rows, of which `seen` has the names of their features."""
         more |= {name: value for name, value in vars(seen).items() if name in FEATURES}
-        self._set_fitted(result, [link.without_data()], where, [], {**more, "_training": matrix})
+        self._set_fitted(result, [link.without_data()], where, [], **more, _training=link.matrix)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
@@ -146,26 +144,23 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         if "posterior_" not in vars(self):
             n = len(self.fit(X).scores_)
             if n < FEW:
-                checks.warn_user(
-                    "the first batch decides the components and the scales of the columns, and where it has fewer than "
-                    f"{FEW} rows, here {n}, later ones mend them only in part; give more rows first.",
-                    UserWarning,
-                )
+                which = f"where it has fewer than {FEW} rows, here {n}, later ones mend them only in part"
+                first = "the first batch decides the components and the scales of the columns"
+                checks.warn_user(f"{first}, and {which}; give more rows first.", UserWarning)
             return self
         posterior = self.posterior_
         refuse_rows_alone(posterior)
         if posterior.draws is not None or posterior.moments[1].diagonal:
             fail_value("partial_fit goes on from a fit by method='vb'; this one was by another; fit again.")
         seen = copy.copy(self)
-        matrix = seen._read(X, self._links[0].kind, reset=False)
-        link = with_first_values(self._links[0]._replace(matrix=matrix), posterior, self._where[1])
-        sums = vars(self).get("_sums_of_rows")
+        link = self._links[0]._replace(matrix=seen._read(X, self._links[0].kind, reset=False))
+        sums, n = vars(self).get("_sums_of_rows"), self.n_samples_seen_
         sums = sums_of_rows(posterior) if sums is None else sums
-        result, sums = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
-        n = self.n_samples_seen_ + matrix.cells.shape[0]
+        result, link, sums = learn_rows(plan, link, posterior, sums, n, self._where, bool(self.ard))
+        n += link.matrix.cells.shape[0]
         labels = [labels_of(X)[0], self._entity_labels[1]]
         more = {"_entity_labels": labels, "n_samples_seen_": n, "_sums_of_rows": sums}
-        return self._set_rows(result, link, self._where, self, matrix, more)
+        return self._set_rows(result, link, self._where, self, more)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -174,7 +169,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
     def _planned_link(self) -> Link:
         """How the matrix of a fit is modelled, as the parameters say; without its data."""
-        raise NotImplementedError
+        return Link(NOTHING, 0, 1, "gaussian", bias=check_choice("bias", self.bias, BIASES), groups="column")
 
     def _read(self, X: Any, kind: Kind, reset: bool, empty: bool = False) -> Matrix:
         absent = self._checked_absent()
@@ -359,13 +354,12 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         >>> model.reconstruct().shape
         (150, 4)
         """
-        relation = self._relation(0)
-        return results.predict_training(self.posterior_, 0, relation)[0]
+        return results.predict_training(self.posterior_, 0, self._relation(0))[0]
 
     def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of all cells of new rows."""
         sites = self.posterior_.sites[0]
-        relation, tau = for_new_rows(self._relation(0), sites), results.predictive_parameters(sites)[0]
+        relation, tau = results.for_new_rows(self._relation(0), sites), results.predictive_parameters(sites)[0]
         return results.predict_block(relation, rows, self.posterior_.moments[1], tau, relation.known_r)
 
 
@@ -480,7 +474,7 @@ class BayesianPCA(BasePCA):
     noise: str = "column"
 
     def _planned_link(self) -> Link:
-        bias, noise = check_choice("bias", self.bias, BIASES), check_choice("noise", self.noise, ("column", "all"))
+        link, noise = super()._planned_link(), check_choice("noise", self.noise, ("column", "all"))
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         if noise != "column" and self.likelihood != "gaussian":
             fail_value(f"noise has a meaning only with likelihood='gaussian'; got noise={noise!r}; leave it out.")
@@ -488,9 +482,10 @@ class BayesianPCA(BasePCA):
             given = self.dispersion
             fail_value(f"dispersion has a meaning only with likelihood='negbinomial'; got {given!r}; leave it out.")
         if self.likelihood == "gaussian":  # which no augmentation concerns
-            return Link(NOTHING, 0, 1, "gaussian", bias=bias, groups=noise)
+            return link._replace(groups=noise)
         alone = augmentation_of(self.likelihood)  # the direct one, if there is that
-        link = Link(NOTHING, 0, 1, self.likelihood, alone if augmentation == "direct" else augmentation, bias)
+        augmentation = alone if augmentation == "direct" else augmentation
+        link = link._replace(likelihood=self.likelihood, augmentation=augmentation, groups="all")
         if link.kind.theta != "r":
             return link
         if isinstance(self.dispersion, str):
@@ -517,9 +512,6 @@ class BayesianFactorAnalysis(BasePCA):
 
     method: str | Settings = "vb"
     ard: bool = True
-
-    def _planned_link(self) -> Link:
-        return Link(NOTHING, 0, 1, "gaussian", bias=check_choice("bias", self.bias, BIASES), groups="column")
 
 
 for _class in (BayesianPCA, BayesianFactorAnalysis):

@@ -13,7 +13,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.persist.records import Sized
 from tensorcep.factor_models import side_information
 from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
-from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, RowLaw, packed_index, second_moments
+from tensorcep.factor_models.side_information import FoundLaw, KnownOf, Moments, RowLaw, packed_index, second_moments
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gammas, Pair
 
@@ -163,7 +163,7 @@ class RelationProblem(NamedTuple):
     rank: int = 0  # the first coordinates of every entity are components, in which a sampler's draws are turned
     # Of "vb" alone, per entity: what earlier data said, and what is known of its rows beside cells; empty of nothing.
     told: tuple[Told | None, ...] = ()
-    known: tuple[KnownRows | None, ...] = ()
+    known: KnownOf = ()
 
 
 class RelationDraws(NamedTuple):
@@ -252,10 +252,8 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
         fail_value(f"lower_limit is for 'gaussian' matrices; got {given:g} and none of these; leave it out.")
     each = [given if likelihood == "gaussian" else None for _, likelihood in matrices] if one else list(given)
     if len(each) != len(matrices):
-        fail_value(
-            f"lower_limit must be a number, or one item (a number, one for each column, or None) for each of "
-            f"{len(matrices)} matrices; got {len(each)} items."
-        )
+        item = f"one item (a number, one for each column, or None) for each of {len(matrices)} matrices"
+        fail_value(f"lower_limit must be a number, or {item}; got {len(each)} items.")
     for m, (limit, (n_columns, likelihood)) in enumerate(zip(each, matrices, strict=True)):
         if limit is not None and likelihood != "gaussian":
             fail_value(f"lower_limit is for 'gaussian' matrices; matrix {m} is {likelihood!r}; give None for it.")
@@ -286,10 +284,8 @@ def natural_parameters(state: State, problem: RelationProblem, e: int, executor:
             Lam = np.repeat(Lam, len(precision), axis=0)
         all_of_them = np.array_equal(side.coords, np.arange(C))
         Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
-        if sites.target is None:
-            eta[:, side.coords] += side.sums(sites.weight, other.mean, executor, side.relation.x)
-        else:
-            eta[:, side.coords] += side.sums(sites.target, other.mean, executor)
+        target, of = (sites.weight, side.relation.x) if sites.target is None else (sites.target, None)
+        eta[:, side.coords] += side.sums(target, other.mean, executor, of)
     if entity.one < 0:
         return Lam, eta
     free = entity.free  # given that the other coordinate is 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -48,16 +48,25 @@ Pair = tuple[np.ndarray, np.ndarray]
 MOST_DOUBT = 2.0
 # Cells that are predicted at a time.
 CELLS_AT_ONCE = 1 << 20
+Theta = np.ndarray | None  # noise precisions, or dispersions, of the groups
 # block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
-Block = Callable[[Moments, Moments, "np.ndarray | None", "np.ndarray | None"], Pair]
+Block = Callable[[Moments, Moments, Theta, Theta], Pair]
 
 
-def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+def parameters(sites: Sites) -> tuple[Theta, Theta]:
     """Noise precision and dispersion of a relation."""
     return (None if sites.noise is None else sites.noise.mean, None if sites.r is None else sites.r.mean)
 
 
-def predictive_parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+def for_new_rows(relation: Relation, sites: Sites) -> Relation:
+    """The relation of new rows: noise and dispersion as fitted, their mean where every row has a dispersion."""
+    noise, r = parameters(sites)
+    if r is not None and relation.groups == "row":
+        relation, r = relation._replace(groups="all", table=None), np.array([r.mean()])
+    return relation._replace(known_noise=noise, known_r=r)
+
+
+def predictive_parameters(sites: Sites) -> tuple[Theta, Theta]:
     """The same for predictions, whose noise has its mean variance: E[1 / tau] of a Gamma law, not 1 / E[tau]."""
     tau, r = parameters(sites)
     if sites.noise is None or tau is None:
@@ -77,9 +86,7 @@ def latent_block(relation: Relation, rows: Moments, cols: Moments) -> Pair:
         return latent_moments(cells, u, v, ThreadExecutor(1))
 
 
-def predict_block(
-    relation: Relation, rows: Moments, cols: Moments, tau: np.ndarray | None, r: np.ndarray | None
-) -> Pair:
+def predict_block(relation: Relation, rows: Moments, cols: Moments, tau: Theta, r: Theta) -> Pair:
     """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
     f, variance = latent_block(relation, rows, cols)
     if tau is None or relation.kind.theta != "noise":
@@ -92,9 +99,7 @@ def predict_block(
     return limit + mean.reshape(f.shape), spread.reshape(f.shape)
 
 
-def observed(
-    kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None, r: np.ndarray | None
-) -> Pair:
+def observed(kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: Theta, r: Theta) -> Pair:
     """Predictive mean and variance of new observations whose latent values are N(f, variance), both (N, D)."""
     likelihood, cells = kind.likelihood, DenseCells((len(f), f.shape[1]))
     values = {"noise": tau, "r": r}.get(kind.theta)
@@ -207,19 +212,6 @@ def _is_permuted(index: pd.Index) -> bool:
         return False
     numbers = index.to_numpy()
     return bool((np.sort(numbers) == np.arange(len(numbers))).all() and (np.diff(numbers) < 0).any())
-
-
-def check_same_rows(matrices: Mapping[str, Any]) -> None:
-    """Refuse matrices of the same new rows, by what errors call them, whose rows have other labels."""
-    first: tuple[str, Labels] | None = None
-    for name, X in matrices.items():
-        labels = labels_of(X)[0]
-        if first is not None and labels is not None and labels != first[1]:
-            fail_value(
-                f"the rows of {name} must have the labels of those of {first[0]}, in their order; reindex one by the "
-                "other."
-            )
-        first = first if first is not None or labels is None else (name, labels)
 
 
 def observed_cells(X: Any) -> SparseTensor:

@@ -13,16 +13,7 @@ from scipy.special import gammaln, logit, ndtri
 from tensorcep.core.checks import check_choice, check_counts, check_size, check_zero_one, fail_value
 from tensorcep.core.compile import kernel
 from tensorcep.core.random import new_stream, start_stream
-from tensorcep.factor_models.problem import (
-    Kind,
-    Latent,
-    Priors,
-    Products,
-    Relation,
-    SiteForm,
-    SiteInputs,
-    Sites,
-)
+from tensorcep.factor_models.problem import Kind, Latent, Priors, Products, Relation, SiteForm, SiteInputs, Sites
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import log_two_cosh_half
@@ -262,9 +253,7 @@ def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np
     return gammas(a0 + 0.5 * relation.cells.counts(groups), b0 + 0.5 * squares, a0, b0)
 
 
-def dispersion_posterior(
-    relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, c: np.ndarray
-) -> Gammas | None:
+def r_posterior(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, c: np.ndarray) -> Gammas | None:
     """q(r): shape a0 + the expected tables, rate b0 + the bound of the sum of -log(1 - p)."""
     if relation.known_r is not None:
         return gammas_at(relation.known_r)
@@ -316,7 +305,7 @@ def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
 def omega_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites at E[omega], the tightest of the augmentation's bounds."""
     c = np.sqrt(f * f + variance)
-    r = dispersion_posterior(relation, priors, old, f, c)
+    r = r_posterior(relation, priors, old, f, c)
     return Sites(*_polya_gamma(relation, r, c), r=r)
 
 
@@ -346,7 +335,7 @@ def noisy_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.nda
         noise = noise_posterior(relation, "all", priors, squares)
     tau = noise.mean[0]
     c = np.sqrt(psi * psi + psi_var)
-    r = dispersion_posterior(relation, priors, old, psi, c)
+    r = r_posterior(relation, priors, old, psi, c)
     omega, kappa = _polya_gamma(relation, r, c)
     psi_var = 1.0 / (omega + tau)
     psi = psi_var * (tau * f + kappa)
@@ -414,7 +403,7 @@ def count_factor(x: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 # The kinds of matrices: by what users call a likelihood, and how it is augmented. A new one is one line.
 
-SOFTPLUS_CURVATURE = 0.17  # of -log softplus, rounded up (0.1671); times the count
+SOFTPLUS = 0.17  # curvature of -log softplus, rounded up (0.1671); times the count
 LABELS_SCALE = 4.0  # a step of 1 in a probability of 1/2 is one of 4 in its logit
 PROBIT_SCALE = 2.5  # and one of sqrt(2 pi) in its probit
 
@@ -427,21 +416,12 @@ LIMIT = SiteForm(limited_sites, limited_bounds, draw_limited)
 
 
 _REAL = Kind(GAUSSIAN, CONJUGATE, lambda name, values: check_size(name, values, least=0.0), theta="noise")
-_LABELS = Kind(
-    LOGIT,
-    POLYA_GAMMA,
-    check_zero_one,
-    latent=lambda mean, r: logit(0.01 + 0.98 * mean),
-    scale=LABELS_SCALE,
-    curvature=lambda x: 0.25,
-)
+_LABELS = Kind(LOGIT, POLYA_GAMMA, check_zero_one, lambda mean, r: logit(0.01 + 0.98 * mean), scale=LABELS_SCALE)
 _PROBIT = Kind(PROBIT, HIDDEN, check_zero_one, lambda mean, r: ndtri(0.01 + 0.98 * mean), scale=PROBIT_SCALE)
 _COUNTS = Kind(
     NEGBINOMIAL, POLYA_GAMMA, check_counts, lambda mean, r: np.log(mean + 0.01) - np.log(r), np.log1p, theta="r"
 )
-_RATES = Kind(
-    SOFTPLUS_POISSON, BOEHNING, check_counts, sketch=np.log1p, curvature=lambda x: 0.25 + SOFTPLUS_CURVATURE * x.max()
-)
+_RATES = Kind(SOFTPLUS_POISSON, BOEHNING, check_counts, sketch=np.log1p, curvature=lambda x: 0.25 + SOFTPLUS * x.max())
 
 # Real data with a limit, which `Link.limit` holds: values stay in the units of the model.
 LIMITED = _REAL._replace(likelihood=replace(GAUSSIAN, normal=TOBIT.normal), form=LIMIT)
@@ -451,7 +431,7 @@ KINDS: dict[tuple[str, str], Kind] = {
     ("gaussian", "direct"): _REAL,
     ("bernoulli", "direct"): _LABELS,
     ("bernoulli", "noise"): _LABELS._replace(form=NOISY),
-    ("bernoulli", "boehning"): _LABELS._replace(form=BOEHNING),
+    ("bernoulli", "boehning"): _LABELS._replace(form=BOEHNING, curvature=lambda x: 0.25),
     ("probit", "direct"): _PROBIT,
     ("negbinomial", "direct"): _COUNTS,
     ("negbinomial", "noise"): _COUNTS._replace(form=NOISY),
@@ -483,11 +463,9 @@ def kind_of(likelihood: str, augmentation: str) -> Kind:
     check_likelihood(likelihood)
     check_choice("augmentation", augmentation, AUGMENTATIONS)
     if (likelihood, augmentation) not in KINDS:
-        fail_value(
-            f"likelihood {likelihood!r} does not go with augmentation {augmentation!r}; Boehning's bound is for "
-            "'bernoulli' and 'poisson', the Polya-Gamma ones for 'bernoulli' and 'negbinomial'; for 'probit' there is "
-            "'direct' alone."
-        )
+        got = f"likelihood {likelihood!r} does not go with augmentation {augmentation!r}"
+        which = "for 'bernoulli' and 'poisson', the Polya-Gamma ones for 'bernoulli' and 'negbinomial'"
+        fail_value(f"{got}; Boehning's bound is {which}; for 'probit' there is 'direct' alone.")
     return KINDS[likelihood, augmentation]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorcep.core.executor import Executor
@@ -76,17 +78,15 @@ def step(
             (Lam, eta), free = natural_parameters(state, problem, e, executor), entity.free
             k = np.arange(len(free))
             Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
-            rows, packed, law = side_information.updated(law, state.moments[e], Lam, eta, executor)
+            rows, packed, law = law.updated(state.moments[e], Lam, eta, executor)
             moments = with_one(free, len(entity.precision), rows, packed)
             state = state._replace(laws=replaced(state.laws, e, law))
         elif isinstance(settings, FactorisedVB):
             moments = update_factorised(settings.step, state, problem, e, executor)
         else:
             moments = update_rows(state, problem, e, executor)
-        precisions = precisions_of(entity, problem.precision_prior, moments)
-        state = state._replace(
-            moments=replaced(state.moments, e, moments), precisions=replaced(state.precisions, e, precisions)
-        )
+        precisions = replaced(state.precisions, e, precisions_of(entity, problem.precision_prior, moments))
+        state = state._replace(moments=replaced(state.moments, e, moments), precisions=precisions)
         for m, relation in enumerate(problem.relations):
             if e not in (relation.row, relation.col):
                 continue
@@ -98,18 +98,14 @@ def step(
 
 def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
     """q(alpha) where the precisions are learned (Klami section 2.2); the shape and rate of their prior are given."""
-    a0, b0 = prior
-    fixed = gammas_at(entity.precision)
-    if not entity.learned.any():
+    (a0, b0), learned, fixed = prior, entity.learned, gammas_at(entity.precision)
+    if not learned.any():
         return fixed
     a = a0 + 0.5 * entity.n_rows
     b = b0 + 0.5 * _squares(entity, moments)
     found = gammas(np.full(len(b), a), b, a0, b0)
-    return Gammas(
-        np.where(entity.learned, found.mean, fixed.mean),
-        np.where(entity.learned, found.log_mean, fixed.log_mean),
-        gammas(np.full(entity.learned.sum(), a), b[entity.learned], a0, b0).divergence,
-    )
+    mean, log_mean = (np.where(learned, new, old) for new, old in zip(found[:2], fixed[:2], strict=True))
+    return Gammas(mean, log_mean, gammas(np.full(learned.sum(), a), b[learned], a0, b0).divergence)
 
 
 def _squares(entity: Entity, moments: Moments) -> np.ndarray:
@@ -136,7 +132,7 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
     for e, frozen in enumerate(problem.frozen):
         law = state.law(e)
         if law is not None:
-            total -= side_information.divergence(law, state.moments[e])
+            total -= law.divergence(state.moments[e])
         elif frozen is None:  # the divergence of q(rows) q(precisions) from their prior
             entity, moments, precisions = problem.entities[e], state.moments[e], state.precisions[e]
             free, n = entity.free, entity.n_rows
@@ -157,11 +153,9 @@ def _log_det_cov(moments: Moments, free: np.ndarray) -> float:
 
 def finish(state: State, problem: RelationProblem) -> RelationPosterior:
     """What the estimators keep."""
-    moments = tuple(
-        own if state.law(e) is None else side_information.with_unsure_rows(state.laws[e], own)  # type: ignore[arg-type]
-        for e, own in enumerate(state.moments)
-    )
-    laws = tuple(None if law is None else side_information.found_law(law) for law in state.laws)
+    each = [(own, state.law(e)) for e, own in enumerate(state.moments)]
+    moments = tuple(own if law is None else law.with_unsure_rows(own) for own, law in each)
+    laws = tuple(None if law is None else law.learned() for law in state.laws)
     return RelationPosterior(moments, state.precisions, state.sites, laws=laws)
 
 
@@ -192,18 +186,27 @@ VB_ENGINE = Method(VB.name, (), VB, init, step, finish, "Klami (2014), naive app
 # minus before the sum and plus before the variance term; it is the other way round.
 
 
-def update_factorised(
-    length: float | str, state: State, problem: RelationProblem, e: int, executor: Executor
-) -> Moments:
-    """One step of an entity's means, and its variances."""
+def update_factorised(length: Any, state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
+    """One step of an entity's means, of this length or the best, and its variances."""
     entity, old = problem.entities[e], state.moments[e]
     slope, curvature = gradient(state, problem, e, executor)
     variance = 1.0 / curvature
     if entity.one >= 0:
         variance[:, entity.one] = 0.0
     direction = slope * variance
-    part = best_lengths(state, problem, e, slope, direction, executor) if isinstance(length, str) else length
-    return Moments(old.mean + part * direction, variance, True)
+    if isinstance(length, str):  # of every row (n, 1) that at which the lower bound, given the sites, is highest
+        bend = (state.precisions[e].mean * direction**2).sum(axis=1)
+        for side in sides(state, problem, e):
+            other, sites, cells, d = side.other, side.sites, side.relation.cells, direction[:, side.coords]
+            along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
+            along *= along
+            along *= sites.weight
+            bend += cells.observed_sums(along, "row" if side.rows else "column")
+            noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
+            bend += (noise * d**2).sum(axis=1)
+        rise = (slope * direction).sum(axis=1)
+        length = np.divide(rise, bend, out=np.zeros_like(rise), where=bend > 0.0)[:, None]
+    return Moments(old.mean + length * direction, variance, True)
 
 
 def gradient(state: State, problem: RelationProblem, e: int, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
@@ -223,23 +226,6 @@ def gradient(state: State, problem: RelationProblem, e: int, executor: Executor)
     if entity.one >= 0:
         slope[:, entity.one] = 0.0
     return slope, curvature
-
-
-def best_lengths(
-    state: State, problem: RelationProblem, e: int, slope: np.ndarray, direction: np.ndarray, executor: Executor
-) -> np.ndarray:
-    """For every row the step along the direction at which the lower bound, given the sites, is highest: (n, 1)."""
-    bend = (state.precisions[e].mean * direction**2).sum(axis=1)
-    for side in sides(state, problem, e):
-        other, sites, cells, d = side.other, side.sites, side.relation.cells, direction[:, side.coords]
-        along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
-        along *= along
-        along *= sites.weight
-        bend += cells.observed_sums(along, "row" if side.rows else "column")
-        noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
-        bend += (noise * d**2).sum(axis=1)
-    rise = (slope * direction).sum(axis=1)
-    return np.divide(rise, bend, out=np.zeros_like(rise), where=bend > 0.0)[:, None]
 
 
 FACTORISED_ENGINE = Method(

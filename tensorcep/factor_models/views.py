@@ -41,12 +41,7 @@ class BaseRelations(FactorModel):
     lower_limit: Any = None
 
     def _fit_relations(
-        self,
-        matrices: Any,
-        relations: list[tuple[str, str, str]],
-        fixed: tuple[str, ...] = (),
-        row_prior: Any = None,
-        by_feature: bool = False,
+        self, matrices: Any, relations: Any, fixed: Sequence[str] = (), row_prior: Any = None, by_feature: bool = False
     ) -> Any:
         """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
         # The rows of the first entity have a prior; columns of real matrices may have their own noise, `by_feature`.
@@ -66,16 +61,12 @@ class BaseRelations(FactorModel):
             entities = zip((link.row, link.col), labels_of(X), given[m].cells.shape, ("rows", "columns"), strict=True)
             for e, own, n, side in entities:
                 if own is not None and labels[e] not in (None, own):
-                    fail_value(
-                        f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix, in their order; "
-                        "reindex one by the other."
-                    )
+                    what = f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix"
+                    fail_value(f"{what}, in their order; reindex one by the other.")
                 labels[e] = own if labels[e] is None else labels[e]
                 if sizes.setdefault(e, n) != n:
-                    fail_value(
-                        f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
-                        f"earlier one {sizes[e]}."
-                    )
+                    got = f"matrix {m} has {n} {side}, an earlier one {sizes[e]}"
+                    fail_value(f"every matrix must have the same number of {names[e]!r}; {got}.")
         ard = check_flag("ard", self.ard)
         learned = [ard and name not in fixed for name in names]
         for link in links:
@@ -83,7 +74,7 @@ class BaseRelations(FactorModel):
         known = known_rows(row_prior, labels[0], given)
         rng = check_random_state(self.random_state)
         result, where = fit_components(plan, links, learned, rng, "random", known)
-        self._set_fitted(result, links, where, names, {"_entity_labels": labels})
+        self._set_fitted(result, links, where, names, _entity_labels=labels)
         return self
 
     def _matrix(self, X: Any, likelihood: str, m: int) -> Matrix:
@@ -106,7 +97,12 @@ class BaseRelations(FactorModel):
         if len(set(sizes)) > 1:
             same = "views must have the same rows" if what == "view" else "the matrices must have the same new rows"
             fail_value(f"{same}; got {sizes}.")
-        results.check_same_rows({f"{what} {m}": X for m, X in given.items()})
+        named = {f"{what} {m}": own for m, X in given.items() if (own := labels_of(X)[0]) is not None}
+        first = next(iter(named), "")
+        for name, own in named.items():
+            if own != named[first]:
+                rest = "in their order; reindex one by the other"
+                fail_value(f"the rows of {name} must have the labels of those of {first}, {rest}.")
         state, _ = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))
         return state.moments[self._links[min(links)].row]
 
@@ -197,9 +193,8 @@ class GroupFactorAnalysis(BaseRelations):
     absent : {"missing", "zero"}, default="missing"
     max_iter : int, default=2000
     tol : float, default=1e-5
-    n_jobs : int, optional
-    random_state : int, RandomState, Generator or None
-    verbose : int, default=0
+    n_jobs, random_state, verbose
+        As in `BayesianPCA`.
     row_prior : Features or Series, optional
         What is known of the rows, as in `BayesianPCA`: of rows without cells in any view it is all that is.
 
@@ -383,15 +378,13 @@ class CollectiveMatrixFactorization(BaseRelations):
         Learn a precision for every component of every entity.
     bias : {"column", "row", "both", "none"}, default="both"
     lower_limit : float, or sequence of float, array or None, optional
-        Of real matrices, the value at which they pile up (a detection limit, a log of 1 + count): one there says only
-        that it is no higher. One for all, or one item for each: a number, one for each column, or None for none.
+        As in `GroupFactorAnalysis`.
     absent : {"missing", "zero"}, default="missing"
         What cells that a sparse matrix does not store are.
     max_iter : int, default=1000
     tol : float, default=1e-4
-    n_jobs : int, optional
-    random_state : int, RandomState, Generator or None
-    verbose : int, default=0
+    n_jobs, random_state, verbose
+        As in `BayesianPCA`.
 
     Attributes
     ----------
@@ -453,10 +446,8 @@ class CollectiveMatrixFactorization(BaseRelations):
             X = [X[name] for name in wanted]
         for relation in relations:
             if not isinstance(relation, (tuple, list)) or len(relation) != 3 or relation[0] == relation[1]:
-                fail_value(
-                    "relations must hold triples (row entity, column entity, likelihood) of two different entities; "
-                    f"got {relation!r}."
-                )
+                triples = "triples (row entity, column entity, likelihood) of two different entities"
+                fail_value(f"relations must hold {triples}; got {relation!r}.")
         if len(relations) == 0 or len(X) != len(relations):
             fail_value(f"X must hold one matrix for each of {len(relations)} relations, at least one; got {len(X)}.")
         return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations])
@@ -503,12 +494,10 @@ class CollectiveMatrixFactorization(BaseRelations):
         for m in sorted(given):
             row, col = self._entity_names(self._links[m])
             if row != entity:
-                fail_value(
-                    f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation "
-                    f"as ({entity!r}, {row!r}) with its matrix transposed, and fit again."
-                    if col == entity
-                    else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
-                )
+                cure = f"give the relation as ({entity!r}, {row!r}) with its matrix transposed, and fit again"
+                if col == entity:
+                    fail_value(f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: {cure}.")
+                fail_value(f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out.")
         return scores_of(self._place(dict(sorted(given.items())), "matrix"), self._where[0].rank, return_cov)
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:
