@@ -129,9 +129,6 @@ def _check_sense(fitted: FittedRelations, links: list[Link]) -> None:
             raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
 
 
-# What all factor models share: parameters in plain words, and a fit in three steps: plan, run, set.
-
-
 @dataclass(eq=False, repr=False)
 class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     """The constructors are made of the fields."""

@@ -180,8 +180,7 @@ class ListedCells(Cells):
 
 # Matrices with gaps as the factor models take them: arrays with NaN, DataFrames, sparse matrices.
 
-# check(name, values) returns values that are allowed
-Check = Callable[[str, np.ndarray], np.ndarray]
+Check = Callable[[str, np.ndarray], np.ndarray]  # check(name, values) returns values that are allowed
 # How scikit-learn is to check arrays for `read_matrix`.
 READ: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64, "order": "C"}
 READ["ensure_all_finite"] = "allow-nan"

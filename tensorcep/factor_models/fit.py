@@ -25,8 +25,6 @@ from tensorcep.factor_models.sites import count_factor
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
 from tensorcep.likelihoods.parameters.base import Gammas
 
-# Columns of a matrix without any value: they are told of, and predicted as wide as the values of the others are.
-
 
 def with_wide_columns(posterior: RelationPosterior, links: list[Link], where: list[Layout]) -> RelationPosterior:
     """The posterior whose offsets of empty columns of real data vary as values about their common mean do."""
@@ -208,8 +206,6 @@ def _leading_vectors(X: Any, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return u, s, v.T
 
 
-# New rows of an entity, given all else as fitted.
-
 MAX_SWEEPS, TOLERANCE = 500, 1e-8
 
 
@@ -278,12 +274,9 @@ class RunPlan(NamedTuple):
         with one_blas_thread():
             result = run(method, problem, settings, callbacks=callbacks, **how)
         if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
-            last = result.trace["change"][-1]
-            warn_user(
-                f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "
-                f"tol={tol:g}; increase max_iter or raise tol.",
-                ConvergenceWarning,
-            )
+            got = f"with a relative change of {result.trace['change'][-1]:.2g} > tol={tol:g}"
+            cure = "increase max_iter or raise tol."
+            warn_user(f"{method.name} stopped after max_iter={max_iter} sweeps {got}; {cure}", ConvergenceWarning)
         return result
 
 

@@ -18,8 +18,6 @@ from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_wit
 from tensorcep.priors.regression import MOST_DIRECT
 from tensorcep.priors.series import Series, clock
 
-# Where components and biases lie in the rows of the entities, and the relations that follow from it.
-
 BIASES = ("column", "row", "both", "none")
 
 

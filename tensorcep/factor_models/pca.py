@@ -29,8 +29,6 @@ from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
 
-# What BayesianPCA and BayesianFactorAnalysis share.
-
 FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
 
 
@@ -362,8 +360,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         relation, tau = results.for_new_rows(self._relation(0), sites), results.predictive_parameters(sites)[0]
         return results.predict_block(relation, rows, self.posterior_.moments[1], tau, relation.known_r)
 
-
-# Principal component analysis and factor analysis with priors, missing cells, and binary or count data.
 
 NOTHING = layout.no_data((1, 1))  # in place of the matrix while a fit is planned
 

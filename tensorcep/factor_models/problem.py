@@ -263,9 +263,6 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
     return each
 
 
-# Natural parameters of an entity's rows given the rest.
-
-
 def natural_parameters(state: State, problem: RelationProblem, e: int, executor: Executor) -> Pair:
     """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
     entity = problem.entities[e]
@@ -293,8 +290,6 @@ def natural_parameters(state: State, problem: RelationProblem, e: int, executor:
     rest = np.ascontiguousarray(eta[:, free] - Lam[:, with_one])
     return np.ascontiguousarray(Lam[:, packed_index(free)]), rest
 
-
-# The state of a method for relations, entity by entity and relation by relation.
 
 Item = TypeVar("Item")
 

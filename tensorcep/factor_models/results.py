@@ -25,8 +25,6 @@ from tensorcep.factor_models.sites import OBSERVED
 from tensorcep.likelihoods.parameters.base import shape_and_rate
 from tensorcep.likelihoods.tobit import TOBIT
 
-# What a fitted set of relations says of its components: their variance, and their order by it.
-
 
 def energies(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
     """Variance of the latent values that each component explains in a relation, summed over its columns."""
@@ -46,8 +44,7 @@ def shares(posterior: RelationPosterior, relation: Relation, rank: int) -> np.nd
 Pair = tuple[np.ndarray, np.ndarray]
 # The mean noise variance is at most this many times 1 / E[precision]: where few cells tell of it it may be infinite.
 MOST_DOUBT = 2.0
-# Cells that are predicted at a time.
-CELLS_AT_ONCE = 1 << 20
+CELLS_AT_ONCE = 1 << 20  # cells that are predicted at a time
 Theta = np.ndarray | None  # noise precisions, or dispersions, of the groups
 # block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
 Block = Callable[[Moments, Moments, Theta, Theta], Pair]
@@ -167,8 +164,6 @@ def _point(rows: np.ndarray) -> Moments:
     return Moments(rows, np.zeros((1, rows.shape[1])), True)
 
 
-# What a fitted factor model tells: labels of its entities, tables and health.
-
 # The names of rows and columns: of data frames and tensors, entity by entity, and cells that are given by them.
 
 LabelPair = tuple[Labels | None, Labels | None]
@@ -271,10 +266,7 @@ def health_line(model: Any, relations: Sequence[Relation]) -> str:
     return f"largest R-hat {largest:.3g} of {values.shape[2]} latent values, effective draws {size:.3g}{advice}"
 
 
-# Predictive laws of cells.
-
-# Probabilities of labels are kept so far from 0 and 1.
-LEAST = 1e-12
+LEAST = 1e-12  # probabilities of labels are kept so far from 0 and 1
 
 
 class CellPredictive(NamedTuple):

@@ -19,8 +19,6 @@ from tensorcep.priors.regression import PreparedFeatures
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Marginals
 
-# Moments of an entity's rows, and of the latent values of cells that follow from those of two entities.
-
 
 class Moments(NamedTuple):
     """Mean of an entity's rows, and their covariance."""
@@ -123,8 +121,7 @@ def row_gaussians(Lam: np.ndarray, eta: np.ndarray, executor: Executor) -> tuple
 # posterior of the parameters is a factor of q, updated before the rows, as in `tensorcep.priors`; the rows of a series
 # are one Gaussian, by Kalman smoothing.
 
-# How many times as much as by default the scale and level of a series count.
-PINNED = 1e6
+PINNED = 1e6  # how many times as much as by default the scale and level of a series count
 
 
 class KnownRows(NamedTuple):

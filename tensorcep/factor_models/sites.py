@@ -266,9 +266,6 @@ def r_posterior(relation: Relation, priors: Priors, old: Sites | None, f: np.nda
     return gammas(a0 + (times * tables).sum(axis=1), b0 + softplus, a0, b0)
 
 
-# Gaussian data, with the noise precision of each group.
-
-
 def gaussian_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites of Gaussian data at the expected noise precision."""
     squares = relation.cells.observed_sums(_squares(relation, f, variance), relation.groups)
@@ -299,9 +296,6 @@ def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
     return value
 
 
-# Polya-Gamma variables on the latent values.
-
-
 def omega_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites at E[omega], the tightest of the augmentation's bounds."""
     c = np.sqrt(f * f + variance)
@@ -321,11 +315,8 @@ def omega_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.n
     return np.asarray(kappa * f - b * log_two_cosh_half(np.sqrt(f * f + variance)))
 
 
-# The same on latent values psi = f + noise.
-
-
 def noisy_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
-    """Sites of psi as Gaussian data, psi updated by its own Polya-Gamma sites."""
+    """Sites of psi = f + noise as Gaussian data, psi updated by its own Polya-Gamma sites."""
     if old is None or old.psi is None or old.psi_var is None:  # start where psi is its prior
         psi, psi_var = f, np.ones_like(f)
         noise = gammas_at(np.ones(1) if relation.known_noise is None else relation.known_noise)
@@ -353,9 +344,6 @@ def noisy_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.n
     return np.asarray(entropy + prior + omega_bounds(relation, sites, psi, psi_var))
 
 
-# Boehning's bound.
-
-
 def boehning_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites of the largest curvature, which touch the log likelihood at f."""
     only = relation.cells.only_observed
@@ -375,9 +363,6 @@ def boehning_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
     """The expected parabola."""
     weight, value, _ = _parabola(relation, f)
     return np.asarray(value - 0.5 * weight * variance)
-
-
-# What all forms share.
 
 
 def bound(relation: Relation, sites: Sites, latent: Latent) -> float:

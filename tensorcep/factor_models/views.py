@@ -27,8 +27,6 @@ from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
 
-# What the estimators of several matrices share: checks of the views, fitting, and what is kept.
-
 # A component is active in a matrix where it explains this share of the variance that all of them explain there.
 ACTIVE_SHARE = 1e-2
 
@@ -354,9 +352,6 @@ class BayesianCCA(GroupFactorAnalysis):
         """Which components are active in both views, (K,) bool."""
         check_is_fitted(self, "posterior_")
         return np.asarray(self.active_.all(axis=0))
-
-
-# Collective matrix factorisation: matrices of any kind that share the things their rows and columns stand for.
 
 
 @dataclass(eq=False, repr=False)

@@ -25,16 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
-from tensorcep.core.compile import (
-    LOGLIK_SIGNATURE,
-    TILTED2_SIGNATURE,
-    TILTED_SIGNATURE,
-    address_of,
-    call_loglik,
-    call_tilted,
-    call_tilted2,
-    kernel,
-)
+from tensorcep.core import compile as compiler
+from tensorcep.core.compile import address_of, call_loglik, call_tilted, call_tilted2, kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import AnyMethod, Method, Sweep
 from tensorcep.ep.sites import cavity, damp, log_integral, site_from_tilted
@@ -49,8 +41,7 @@ from tensorcep.linear.settings import GLM_METHODS, Factorised
 # messages of a sweep are made from the same posterior (the parallel schedule), chunk by chunk of rows; each chunk adds
 # its messages up in a line of its own, so that the result does not depend on the number of threads.
 
-# Newton steps of a Laplace mode; from the last sweep's mode two or three are enough.
-MAX_NEWTON = 60
+MAX_NEWTON = 60  # Newton steps of a Laplace mode; from the last sweep's mode two or three are enough
 NEWTON_TOL = 1e-12
 
 
@@ -292,8 +283,7 @@ def log_scales(first, last, rows, mean, var, messages, rule, total, work):
 # Work is divided into at most MAX_CHUNKS ranges of rows, each with about this many stored numbers or more.
 CHUNK_SIZE = 1 << 15
 MAX_CHUNKS = 32
-# Rows, or messages, that go to the likelihood in one call.
-BLOCK = 256
+BLOCK = 256  # rows, or messages, that go to the likelihood in one call
 LANCZOS_STEPS = 16
 # Lanczos' iteration has found an invariant space when the next vector is this short; eigenvalues are of the order of 1.
 LANCZOS_END = 1e-8
@@ -306,9 +296,8 @@ FIRST_SWEEPS, FIRST_STEP = 5, 0.5
 CHOICES = (5, 10, 20, 40)
 # After this many sweeps without a smaller change than before, the step shrinks.
 PATIENCE, STEP_SHRINK, STEP_MIN = 40, 0.5, 1e-4
-
-
-SIGNATURES = {"tilted": TILTED_SIGNATURE, "tilted2": TILTED2_SIGNATURE, "loglik": LOGLIK_SIGNATURE}
+TILTED, TILTED2, LOGLIK = compiler.TILTED_SIGNATURE, compiler.TILTED2_SIGNATURE, compiler.LOGLIK_SIGNATURE
+SIGNATURES = {"tilted": TILTED, "tilted2": TILTED2, "loglik": LOGLIK}
 
 
 class Variant(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -121,17 +122,14 @@ def replicability(
             halves = zip(*(one.train_test_split(0.5, rng) for one in cells.matrices), strict=True)
             entries += [cells.given(list(half)) for half in halves]
     models = [clone(model).set_params(random_state=int(rng.integers(2**31))) for _ in entries]
-    cluster, calls = cluster_of(client), list(zip(models, entries, strict=True))
+    cluster = cluster_of(client)
     if cluster is None:
-        fits = [_fitted(*call) for call in calls]
+        fits = [_fitted(*call) for call in zip(models, entries, strict=True)]
     else:
         held = {id(one): cluster.put(one) for one in entries}
-        calls = [(one, held[id(own)]) for one, own in calls]
+        calls = [(one, held[id(own)]) for one, own in zip(models, entries, strict=True)]
         fits = [told.value for told in cluster.run(_fitted, calls, "replicability", patient=True)]
-    if by == "seeds":
-        pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    else:
-        pairs = [(2 * i, 2 * i + 1) for i in range(n)]
+    pairs = combinations(range(n), 2) if by == "seeds" else ((2 * i, 2 * i + 1) for i in range(n))
     scores = [(i, j, factor_match_score(fits[i], fits[j])) for i, j in pairs]
     return pd.DataFrame(scores, columns=["first", "second", "score"])
 

@@ -49,8 +49,7 @@ def scores_of(
         tqdm(total=len(ranks) * n_folds, desc="select rank", unit="fit", disable=not verbose) as bar,
     ):
         warnings.simplefilter("always")
-        of_ranks = _on_workers(data, ranks, patience, cluster) if cluster else _in_threads(data, ranks, pool)
-        for rank, (found, spent) in zip(ranks, of_ranks, strict=False):
+        for rank, (found, spent) in zip(ranks, _scores_of_folds(data, ranks, patience, cluster, pool), strict=False):
             bar.update(n_folds)
             scores.append(found)
             seconds.append(spent)
@@ -64,19 +63,17 @@ def scores_of(
     return np.array(scores), np.array(seconds)
 
 
-def _in_threads(data: Data, ranks: list[int], pool: ThreadPoolExecutor) -> Iterator[tuple[list[float], float]]:
+def _scores_of_folds(data: Data, ranks: list[int], patience: int, cluster: Cluster | None, pool: Any) -> Iterator[Any]:
     """Scores of the folds, and seconds, of one rank after the other."""
-    for rank in ranks:
+    F = len(data.folds)
+    for rank in ranks if cluster is None else ():
         begin = time.perf_counter()
-        found = list(pool.map(partial(data.log_score, rank), range(len(data.folds))))
+        found = list(pool.map(partial(data.log_score, rank), range(F)))
         yield found, time.perf_counter() - begin
-
-
-def _on_workers(data: Data, ranks: list[int], patience: int, cluster: Cluster) -> Iterator[tuple[list[float], float]]:
-    """The same by the workers of a cluster, all ranks at a time where all of them will be tried."""
-    held, F = cluster.put(data), len(data.folds)
-    at_a_time = len(ranks) if patience >= len(ranks) else 1
-    for first in range(0, len(ranks), at_a_time):
+    if cluster is None:
+        return
+    held, at_a_time = cluster.put(data), len(ranks) if patience >= len(ranks) else 1
+    for first in range(0, len(ranks), at_a_time):  # all at a time where all of them will be tried
         some = ranks[first : first + at_a_time]
         calls = [(held, rank, fold) for rank in some for fold in range(F)]
         told = cluster.run(type(data).log_score, calls, "select-rank", patient=True)
@@ -96,13 +93,9 @@ def _tell(caught: Sequence[warnings.WarningMessage], n_ranks: int, n_folds: int)
         text = f"{unseen // n_ranks} of {n_folds} folds hold out entries of rows without training entries there"
         warn_user(f"{text}; those rows are predicted from their prior.", UserWarning)
     # What else a fit says of its health, its score says too.
-    rest = {
-        str(item.message): item.category
-        for item in caught
-        if not issubclass(item.category, ConvergenceWarning) and UNSEEN not in str(item.message)
-    }
-    for text, category in rest.items():
-        warn_user(text, category)
+    for text, category in {str(item.message): item.category for item in caught}.items():
+        if not issubclass(category, ConvergenceWarning) and UNSEEN not in text:
+            warn_user(text, category)
 
 
 RULES = ("one_standard_error", "best")

@@ -72,8 +72,7 @@ def position(part: Part, mode: Any) -> int:
     return mode_of(part.labels, mode)
 
 
-# Rows of a component from which on their labels are small, so that they do not touch.
-CROWDED = 20
+CROWDED = 20  # rows of a component from which on their labels are small, so that they do not touch
 
 
 def plot_component(

@@ -55,9 +55,8 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     chosen = int(table["component"].iloc[0]) if component is None else checks.check_int("component", component, 0)
     own = table[table["component"] == chosen]
     if own.empty:
-        checks.fail_value(
-            f"component must be one of {table['component'].unique().tolist()}, of mode {name!r}; got {chosen}."
-        )
+        there = table["component"].unique().tolist()
+        checks.fail_value(f"component must be one of {there}, of mode {name!r}; got {chosen}.")
     seen, order = model.posterior_.seen[slice(*offsets(model.shape_)[k : k + 2])], np.argsort(places, kind="stable")
     mean, lower, upper = (own[column].to_numpy()[order] for column in ("mean", "lower", "upper"))
     x, seen, ax = places[order], seen[order], axes_of(ax)
@@ -111,9 +110,8 @@ def plot_decision(
     checks.check_fraction("coverage", coverage)
     checks.check_int("n_grid", n_grid, 2)
     if X.shape[1] != 2 or len(model.classes_) != 2:
-        checks.fail_value(
-            f"X must have two features, and the model two classes; got {X.shape[1]} and {len(model.classes_)}."
-        )
+        got = f"got {X.shape[1]} and {len(model.classes_)}"
+        checks.fail_value(f"X must have two features, and the model two classes; {got}.")
     if y.shape != (len(X),):
         checks.fail_value(f"y must hold one label for each of the {len(X)} rows of X; got shape {y.shape}.")
     low, high = X.min(axis=0), X.max(axis=0)
