@@ -268,17 +268,12 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         >>> model.variance_explained().index.tolist()
         ['sepal', 'petal']
         """
-        check_is_fitted(self, "posterior_")
-        found = []
+        names, K, found = self.matrix_names_, self._where[0].rank, []
         for m, link in enumerate(self._links):
-            relation, K = self._relation(m), self._where[0].rank
-            if link.units is not None:
-                energy = results.energies(self.posterior_, relation._replace(units=None), K)
-                found.append(energy / link.matrix.cells.shape[1])
-            else:
-                found.append(results.shares(self.posterior_, relation, K))
-        columns = pd.RangeIndex(len(found[0]), name="component")
-        return pd.DataFrame(np.stack(found), index=pd.Index(self.matrix_names_, name="matrix"), columns=columns)
+            whole = None if link.units is None else link.matrix.cells.shape[1]
+            found.append(results.shares(self.posterior_, self._relation(m), K, whole))
+        columns = pd.RangeIndex(K, name="component")
+        return pd.DataFrame(np.stack(found), index=pd.Index(names, name="matrix"), columns=columns)
 
     @property
     def weights_(self) -> np.ndarray:

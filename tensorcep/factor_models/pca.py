@@ -23,7 +23,6 @@ from tensorcep.factor_models.fit import STARTS, fit_components, new_rows, plan_r
 from tensorcep.factor_models.layout import BIASES, Layout, Link, known_rows, refuse_rows_alone
 from tensorcep.factor_models.online import learn_rows, sums_of_rows
 from tensorcep.factor_models.problem import FEW, Kind, RelationProblem, State
-from tensorcep.factor_models.results import energies, labels_of, latent_block, over_draws
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of
 from tensorcep.priors.features import Features
@@ -88,11 +87,11 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         seen = copy.copy(self)  # takes the number of features and their names until the fit is done
         matrix = seen._read(X, link.kind, reset=True)
         links = [self._measured(link._replace(matrix=matrix))]
-        known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
+        known = known_rows(self.row_prior, results.labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
         result, where = fit_components(plan, links, learned, rng, init, known)
         n = matrix.cells.shape[0]
-        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": n, "_sums_of_rows": None}
+        more = {"_entity_labels": list(results.labels_of(X)), "n_samples_seen_": n, "_sums_of_rows": None}
         return self._set_rows(result, links[0], where, seen, more)
 
     def _set_rows(self, result: Run, link: Link, where: list[Layout], seen: Any, more: dict[str, Any]) -> Any:
@@ -156,7 +155,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         sums = sums_of_rows(posterior) if sums is None else sums
         result, link, sums = learn_rows(plan, link, posterior, sums, n, self._where, bool(self.ard))
         n += link.matrix.cells.shape[0]
-        labels = [labels_of(X)[0], self._entity_labels[1]]
+        labels = [results.labels_of(X)[0], self._entity_labels[1]]
         more = {"_entity_labels": labels, "n_samples_seen_": n, "_sums_of_rows": sums}
         return self._set_rows(result, link, self._where, self, more)
 
@@ -189,7 +188,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return {
             "components_": loadings[:, :rank].T.copy(),
             "scores_": rows.mean[:, :rank].copy(),
-            "explained_variance_": energies(posterior, relation, rank),
+            "explained_variance_": results.energies(posterior, relation, rank),
             "relevance_": 1.0 / posterior.precisions[1].mean[:rank],
             "mean_": np.zeros(len(loadings)) if bias < 0 else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
@@ -339,7 +338,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ((150, 4), True)
         """
         relation = self._relation(0)
-        return over_draws(self.posterior_, 0, relation, lambda rows, cols, *_: latent_block(relation, rows, cols))
+        return results.over_draws(
+            self.posterior_, 0, relation, lambda rows, cols, *_: results.latent_block(relation, rows, cols)
+        )
 
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features).

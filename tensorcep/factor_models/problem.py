@@ -36,13 +36,6 @@ class Sites(NamedTuple):
     psi_var: np.ndarray | None = None
 
 
-class CountTable(NamedTuple):
-    """How often each count occurs in each group of cells: counts (U,) and times (groups, U)."""
-
-    counts: np.ndarray
-    times: np.ndarray
-
-
 class Priors(NamedTuple):
     """Gamma priors of noise precisions (shape, rate) and dispersions (shape, rate), of all groups or of each."""
 
@@ -104,7 +97,9 @@ class Relation(NamedTuple):
     units: Units | None = None  # what the observations are measured in; None where x holds them as they were given
     col_bias: int = -1  # the column entity's coordinate that is its bias, -1 where there is none
     limit: np.ndarray | None = None  # (columns,) of real data, in their units: a value there is no higher than that
-    table: CountTable | None = None  # of counts with a dispersion
+    table: Pair | None = (
+        None  # of counts with a dispersion these (U,), and times (groups, U) that each occurs in a group
+    )
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
@@ -193,7 +188,7 @@ def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
     return found if np.shares_memory(found, values) else np.asarray(cells.only_observed(found))
 
 
-def count_table(relation: Relation) -> CountTable | None:
+def count_table(relation: Relation) -> Pair | None:
     """The table of a relation whose counts have a dispersion; None for others."""
     if relation.kind.theta != "r" or not relation.cells.n_observed:
         return None
@@ -204,7 +199,7 @@ def count_table(relation: Relation) -> CountTable | None:
     where = np.ones(x.shape) if cells.observed is None else cells.observed
     flat = (group * len(counts) + index.reshape(x.shape)).ravel()
     times = np.bincount(flat, weights=where.ravel(), minlength=len(groups) * len(counts))
-    return CountTable(counts, times.reshape(len(groups), len(counts)))
+    return counts, times.reshape(len(groups), len(counts))
 
 
 # Columns on their own scales: a real matrix is fitted in units of its columns, and answers in those of the data.
@@ -245,10 +240,8 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
 
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
     """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none."""
-    if given is None:
-        return [None] * len(matrices)
-    one = isinstance(given, numbers.Real)
-    if one and not any(likelihood == "gaussian" for _, likelihood in matrices):
+    one = given is None or isinstance(given, numbers.Real)
+    if isinstance(given, numbers.Real) and not any(likelihood == "gaussian" for _, likelihood in matrices):
         fail_value(f"lower_limit is for 'gaussian' matrices; got {given:g} and none of these; leave it out.")
     each = [given if likelihood == "gaussian" else None for _, likelihood in matrices] if one else list(given)
     if len(each) != len(matrices):
@@ -267,8 +260,7 @@ def natural_parameters(state: State, problem: RelationProblem, e: int, executor:
     """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
     entity = problem.entities[e]
     C = len(entity.precision)
-    k = np.arange(C)
-    Lam = np.zeros((1, C * (C + 1) // 2))
+    k, Lam = np.arange(C), np.zeros((1, C * (C + 1) // 2))
     Lam[0, k * (k + 3) // 2] = state.precisions[e].mean
     eta = np.zeros((entity.n_rows, C))
     for side in sides(state, problem, e):

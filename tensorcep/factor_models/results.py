@@ -33,10 +33,10 @@ def energies(posterior: RelationPosterior, relation: Relation, rank: int) -> np.
     return np.asarray(rows.mean(axis=0) * cols.sum(axis=0))
 
 
-def shares(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
-    """The parts that components have of what all of them explain there, every column on its own scale."""
+def shares(posterior: RelationPosterior, relation: Relation, rank: int, whole: float | None = None) -> np.ndarray:
+    """The parts that components have of what all of them, or of a `whole`, explain, each column on its own scale."""
     energy = energies(posterior, relation._replace(units=None), rank)
-    return np.asarray(energy / max(energy.sum(), np.finfo(float).tiny))
+    return np.asarray(energy / (max(energy.sum(), np.finfo(float).tiny) if whole is None else whole))
 
 
 # What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood.

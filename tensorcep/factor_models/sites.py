@@ -104,8 +104,7 @@ def probit_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.
 
 def draw_probit(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The hidden normals given f."""
-    target = _drawn(given, None)
-    only = given.relation.cells.only_observed
+    target, only = _drawn(given, None), given.relation.cells.only_observed
     return Sites(only(np.ones((1,) * target.ndim)), only(target)), given.f
 
 
@@ -147,8 +146,7 @@ def _drawn(given: SiteInputs, tau: np.ndarray | None) -> np.ndarray:
     """Draws of the hidden normals given f; what is observed as it is stays."""
     relation, f = given.relation, given.f
     y, at, theta = _from_limit(relation, f, tau)
-    n_blocks = -(-f.size // LANES)
-    lanes = []
+    n_blocks, lanes = -(-f.size // LANES), []
     for part, empty in ((y, 1.0), (relation.cells.only_observed(np.ones(f.shape)), 0.0), (at, 0.0), (theta, 1.0)):
         padded = np.full(n_blocks * LANES, empty)
         padded[: f.size] = np.broadcast_to(part, f.shape).ravel()
@@ -324,8 +322,7 @@ def noisy_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.nda
         psi, psi_var = old.psi, old.psi_var
         squares = relation.cells.observed_sums((psi - f) ** 2 + psi_var + variance, "all")
         noise = noise_posterior(relation, "all", priors, squares)
-    tau = noise.mean[0]
-    c = np.sqrt(psi * psi + psi_var)
+    tau, c = noise.mean[0], np.sqrt(psi * psi + psi_var)
     r = r_posterior(relation, priors, old, psi, c)
     omega, kappa = _polya_gamma(relation, r, c)
     psi_var = 1.0 / (omega + tau)
@@ -376,8 +373,8 @@ def bound(relation: Relation, sites: Sites, latent: Latent) -> float:
         value = relation.kind.form.cell_bounds(relation, sites, *latent)
         total += float(relation.cells.observed_sums(value, "all")[0])
     if sites.r is not None and relation.table is not None:
-        r = np.exp(sites.r.log_mean)[:, None]
-        total += float((relation.table.times * count_factor(relation.table.counts, r)).sum())
+        counts, times = relation.table
+        total += float((times * count_factor(counts, np.exp(sites.r.log_mean)[:, None])).sum())
     return total
 
 

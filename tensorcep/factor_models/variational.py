@@ -15,7 +15,6 @@ from tensorcep.factor_models.problem import (
     Products,
     RelationPosterior,
     RelationProblem,
-    Sites,
     State,
     first_noise,
     latent_of,
@@ -47,22 +46,24 @@ def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Execut
         moments.append(Moments(problem.start[e].copy(), cov[None, :], diagonal))
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
     laws = tuple(None if known is None else side_information.first_law(known, problem.rank) for known in problem.known)
-    state, n = State(tuple(moments), precisions, (), (), laws), len(problem.relations)
-    pairs = [_latent_and_sites(state, problem, m, None, None, executor) for m in range(n)]
-    return state._replace(latent=tuple(latent for latent, _ in pairs), sites=tuple(sites for _, sites in pairs))
+    none: Any = (None,) * len(problem.relations)
+    state = State(tuple(moments), precisions, none, none, laws)
+    for m in range(len(none)):
+        state = _with_sites(state, problem, m, executor)
+    return state
 
 
-def _latent_and_sites(
-    state: State, problem: RelationProblem, m: int, before: Latent | None, old: Sites | None, executor: Executor
-) -> tuple[Latent, Sites]:
-    """Latent values of relation m, and the best sites given them; those before are where they begin."""
+def _with_sites(state: State, problem: RelationProblem, m: int, executor: Executor) -> State:
+    """The state with the latent values of relation m as rows are now, and the best sites given them."""
     relation, priors = problem.relations[m], problem.priors
     u = state.moments[relation.row].select(relation.row_coords)
     v = state.moments[relation.col].select(relation.col_coords)
-    latent, form = latent_of(relation, u, v, executor, before), relation.kind.form
+    latent, form = latent_of(relation, u, v, executor, state.latent[m]), relation.kind.form
     if isinstance(latent, Products) and form.of_squares is not None:
-        return latent, form.of_squares(relation, priors, latent.squares)
-    return latent, form.expected(relation, priors, old, *latent)
+        sites = form.of_squares(relation, priors, latent.squares)
+    else:
+        sites = form.expected(relation, priors, state.sites[m], *latent)
+    return state._replace(latent=replaced(state.latent, m, latent), sites=replaced(state.sites, m, sites))
 
 
 def step(
@@ -88,10 +89,8 @@ def step(
         precisions = replaced(state.precisions, e, precisions_of(entity, problem.precision_prior, moments))
         state = state._replace(moments=replaced(state.moments, e, moments), precisions=precisions)
         for m, relation in enumerate(problem.relations):
-            if e not in (relation.row, relation.col):
-                continue
-            latent, sites = _latent_and_sites(state, problem, m, state.latent[m], state.sites[m], executor)
-            state = state._replace(latent=replaced(state.latent, m, latent), sites=replaced(state.sites, m, sites))
+            if e in (relation.row, relation.col):
+                state = _with_sites(state, problem, m, executor)
     change = max(_change(new, before) for new, before in zip(state.latent, old, strict=True))
     return state, Sweep(change, first_noise(state), lower_bound=lower_bound(state, problem))
 
@@ -101,8 +100,7 @@ def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) 
     (a0, b0), learned, fixed = prior, entity.learned, gammas_at(entity.precision)
     if not learned.any():
         return fixed
-    a = a0 + 0.5 * entity.n_rows
-    b = b0 + 0.5 * _squares(entity, moments)
+    a, b = a0 + 0.5 * entity.n_rows, b0 + 0.5 * _squares(entity, moments)
     found = gammas(np.full(len(b), a), b, a0, b0)
     mean, log_mean = (np.where(learned, new, old) for new, old in zip(found[:2], fixed[:2], strict=True))
     return Gammas(mean, log_mean, gammas(np.full(learned.sum(), a), b[learned], a0, b0).divergence)

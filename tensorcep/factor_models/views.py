@@ -21,7 +21,6 @@ from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, re
 from tensorcep.factor_models.fit import fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.problem import limits_of
-from tensorcep.factor_models.results import energies, labels_of, shares
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features
@@ -56,8 +55,8 @@ class BaseRelations(FactorModel):
         plan.check(links)
         labels, sizes = list[Labels | None]([None] * len(names)), dict[int, int]()
         for m, (link, X) in enumerate(zip(links, matrices, strict=True)):
-            entities = zip((link.row, link.col), labels_of(X), given[m].cells.shape, ("rows", "columns"), strict=True)
-            for e, own, n, side in entities:
+            sides = (link.row, link.col), results.labels_of(X), given[m].cells.shape, ("rows", "columns")
+            for e, own, n, side in zip(*sides, strict=True):
                 if own is not None and labels[e] not in (None, own):
                     what = f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix"
                     fail_value(f"{what}, in their order; reindex one by the other.")
@@ -95,7 +94,7 @@ class BaseRelations(FactorModel):
         if len(set(sizes)) > 1:
             same = "views must have the same rows" if what == "view" else "the matrices must have the same new rows"
             fail_value(f"{same}; got {sizes}.")
-        named = {f"{what} {m}": own for m, X in given.items() if (own := labels_of(X)[0]) is not None}
+        named = {f"{what} {m}": own for m, X in given.items() if (own := results.labels_of(X)[0]) is not None}
         first = next(iter(named), "")
         for name, own in named.items():
             if own != named[first]:
@@ -115,8 +114,8 @@ class BaseRelations(FactorModel):
         return {
             "factors_": {name: moments.mean[:, :rank].copy() for name, moments, _ in named},
             "relevance_": {name: 1.0 / precision.mean[:rank] for name, _, precision in named},
-            "explained_variance_": np.stack([energies(posterior, relation, rank) for relation in relations]),
-            "active_": np.stack([shares(posterior, relation, rank) for relation in relations]) > ACTIVE_SHARE,
+            "explained_variance_": np.stack([results.energies(posterior, relation, rank) for relation in relations]),
+            "active_": np.stack([results.shares(posterior, relation, rank) for relation in relations]) > ACTIVE_SHARE,
             "noise_variance_": noise,
         }
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
 from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, rows_of
@@ -35,15 +34,13 @@ def plot_trace(model: Any, X: Any, *, kind: str = "trace", matrix: Any = 0, ax: 
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, Gibbs, plots, simulate_cp
     >>> tensor = simulate_cp((6, 5), 1, 30, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0).fit(tensor)
-    >>> plots.plot_trace(model, tensor.coords[:1], ax=Figure().subplots()).get_title()
+    >>> plots.plot_trace(model, tensor.coords[:1]).get_title()
     'Trace'
     """
     check_choice("kind", kind, ("trace", "ranks"))
-    check_is_fitted(model, "posterior_")
     draws = model.latent_draws(X, matrix)
     if draws.shape[2] != 1:
         fail_value(f"X must be one entry; got {draws.shape[2]}.")
@@ -80,10 +77,9 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import SparseTensor, plots
     >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0]], [1.0, 2.0, 3.0])
-    >>> plots.plot_gaps(tensor, ax=Figure().subplots()).get_title()
+    >>> plots.plot_gaps(tensor).get_title()
     '75 % of the pairs have entries'
     """
     if isinstance(tensor, Mapping):
@@ -144,11 +140,10 @@ def plot_residuals(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
     >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_residuals(model, tensor, ax=Figure().subplots()).get_title()
+    >>> plots.plot_residuals(model, tensor).get_title()
     'Residuals by mode_0'
     """
     part = part_of(model, matrix)
@@ -199,11 +194,9 @@ def plot_forecast(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_forecast(model, 1, {0: 5, 2: 0}, ax=Figure().subplots()).get_xlabel()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_forecast(model, 1, {0: 5, 2: 0}).get_xlabel()
     'mode_1'
     """
     part, level = part_of(model, matrix), check_fraction("coverage", coverage)

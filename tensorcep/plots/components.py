@@ -35,7 +35,6 @@ class ShownComponents(NamedTuple):
 
 def components_of(model: Any) -> ShownComponents:
     """The components of several modes of a CP model, or those of a factor model, with the weights of all rows."""
-    check_is_fitted(model, "posterior_")
     parts, table = model.parts_, model.variance_explained()
     known = {name: own for part in parts for name, own in zip(part.modes, part.labels, strict=True)}
     if hasattr(model, "column_modes_"):
@@ -57,7 +56,6 @@ def components_of(model: Any) -> ShownComponents:
 
 def part_of(model: Any, part: Any) -> Part:
     """The part that is drawn, by its name or position."""
-    check_is_fitted(model, "posterior_")
     parts: Sequence[Part] = model.parts_
     names = [one.name for one in parts]
     if isinstance(part, str):
@@ -114,11 +112,9 @@ def plot_component(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_component(model, 1, 3, ax=Figure().subplots()).get_title()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_component(model, 1, 3).get_title()
     'mode_1, component 3'
     """
     check_is_fitted(model, "posterior_")
@@ -197,11 +193,9 @@ def plot_components(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> len(plots.plot_components(model, n_components=1, figure=Figure()).axes)
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> len(plots.plot_components(model, n_components=1).axes)
     3
     """
     found, n = components_of(model), check_int("n_components", n_components)
@@ -264,14 +258,11 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_top_rows(model, 1, ax=Figure().subplots()).get_title()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_top_rows(model, 1).get_title()
     'Largest weights of mode_1'
     """
-    check_is_fitted(model, "posterior_")
     table = model.components(mode)
     name, chosen = table.columns[0], table["component"].unique()[: check_int("n_components", n_components)]
     unit = "weight (norm 1)" if "weight" in table else "loading"
@@ -300,11 +291,10 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
     >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_variance_explained(model.variance_explained(tensor), ax=Figure().subplots()).get_title()
+    >>> plots.plot_variance_explained(model.variance_explained(tensor)).get_title()
     'Variance explained'
     """
     check_choice("kind", kind, ("bars", "scree"))
@@ -384,9 +374,8 @@ def plot_scores(
     Examples
     --------
     >>> import numpy as np
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_scores(np.eye(3, 2), ["a", "b", "a"], ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_scores(np.eye(3, 2), ["a", "b", "a"]).get_xlabel()
     'component 0'
     """
     values = np.asarray(scores, dtype=float)

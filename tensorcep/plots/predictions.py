@@ -36,12 +36,11 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     Examples
     --------
     >>> import pandas as pd
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots
     >>> cells = [(s, d, d % 4 + 0.1 * (s < "b")) for s in "abc" for d in range(12)]
     >>> days = pd.DataFrame(cells, columns=["shop", "day", "sold"])
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(days, value="sold")
-    >>> plots.plot_series(model, "day", ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_series(model, "day").get_xlabel()
     'day'
     """
     check_is_fitted(model, "posterior_")
@@ -98,12 +97,11 @@ def plot_decision(
     Examples
     --------
     >>> import numpy as np
-    >>> from matplotlib.figure import Figure
     >>> from sklearn.gaussian_process.kernels import RBF
     >>> from tensorcep import GaussianProcessClassifier, plots
     >>> X, y = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), [0, 1, 0]
     >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
-    >>> plots.plot_decision(model, X, y, n_grid=5, ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_decision(model, X, y, n_grid=5).get_xlabel()
     'feature 0'
     """
     X, y = checks.check_matrix("X", X), np.asarray(y)
@@ -157,11 +155,10 @@ def plot_rate(
     --------
     >>> import numpy as np
     >>> from sklearn.gaussian_process.kernels import RBF
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import GaussianProcessCountRegressor, plots
     >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
     >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
-    >>> plots.plot_rate(model, X, y, n_grid=5, ax=Figure().subplots()).get_title()
+    >>> plots.plot_rate(model, X, y, n_grid=5).get_title()
     'Rate of counts'
     """
     X = checks.check_matrix("X", X)
@@ -215,9 +212,8 @@ def plot_predictions(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_predictions([1.0, 2.0], [1.1, 1.8], [0.2, 0.2], ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_predictions([1.0, 2.0], [1.1, 1.8], [0.2, 0.2]).get_xlabel()
     'observed'
     """
     y, mean = checks.check_vectors(y=y, mean=mean)
@@ -276,9 +272,8 @@ def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, bins: Bins
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_reliability([0, 1, 1], [0.2, 0.8, 0.9], ax=Figure().subplots()).get_title()
+    >>> plots.plot_reliability([0, 1, 1], [0.2, 0.8, 0.9]).get_title()
     'Calibration'
     """
     curve = reliability_curve(y, p, n_bins=n_bins, bins=bins)
@@ -323,9 +318,8 @@ def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_coverage([1.0, 2.0], {0.5: [[0.5, 1.5], [2.5, 3.5]]}, ax=Figure().subplots()).get_title()
+    >>> plots.plot_coverage([1.0, 2.0], {0.5: [[0.5, 1.5], [2.5, 3.5]]}).get_title()
     'Coverage of intervals'
     """
     (y,) = checks.check_vectors(y=y)

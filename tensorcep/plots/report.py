@@ -49,8 +49,7 @@ def report(model: Any, tensor: Any = None) -> str:
     Examples
     --------
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
     >>> page = plots.report(model)  # doctest: +SKIP
     """
     body, figures = [model.summary().to_html()], optional_module("matplotlib.figure", "a report", "'tensorcep[plots]'")
