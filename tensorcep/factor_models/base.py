@@ -292,16 +292,13 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def components(self, matrix: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
         """The loadings of a matrix's columns, as a tidy table, in the units of the data.
 
+        A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
+
         Parameters
         ----------
         matrix : name or position, default=0
         coverage : float, default=0.9
             Of the interval lower to upper.
-
-        Returns
-        -------
-        DataFrame
-            A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
 
         Examples
         --------
@@ -321,17 +318,14 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def scores_frame(self, entity: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
         """The components of an entity's rows (samples, users, ...), as a tidy table with their labels.
 
+        A row per row of the entity and component: row, component, mean, sd, lower, upper.
+
         Parameters
         ----------
         entity : name or position, default=0
             Of a model of one matrix or of views 0, the rows.
         coverage : float, default=0.9
             Of the interval lower to upper.
-
-        Returns
-        -------
-        DataFrame
-            A row per row of the entity and component: row, component, mean, sd, lower, upper.
 
         Examples
         --------
@@ -359,7 +353,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame({**table, "sd": sd.T.ravel(), **ends})
 
     def predict_cells(self, X: Any, matrix: Any = 0, return_std: bool = False) -> Any:
-        """Predictive means of some cells of a matrix that was fitted, observed or not.
+        """Predictive means (n,) of some cells of a matrix that was fitted, observed or not.
 
         Parameters
         ----------
@@ -369,10 +363,6 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         matrix : name or position, default=0
         return_std : bool, default=False
             Also return the standard deviations of new observations.
-
-        Returns
-        -------
-        ndarray (n,), or a pair of them
 
         Examples
         --------
@@ -389,16 +379,14 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
         """The laws of new observations of some cells of a matrix, as models of tensors give them, too.
 
+        They have `mean`, `sd`, `interval(coverage)`, `holds(y, coverage)` and `log_score(y)`.
+
         Parameters
         ----------
         X : table, SparseTensor or coordinates (n, 2)
             As in `predict_cells`.
         part : name or position, default=0
             The matrix.
-
-        Returns
-        -------
-        object with `mean`, `sd`, `interval(coverage)`, `holds(y, coverage)` and `log_score(y)`
 
         Examples
         --------

@@ -130,20 +130,18 @@ def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.nd
 
 def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
     """The posterior with some of its components, in this order; biases stay."""
-    moments, precisions = [], []
-    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
-        index = np.concatenate([order, np.arange(rank, m.mean.shape[1])])
-        moments.append(m.select(index))
-        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
+    indices = [np.concatenate([order, np.arange(rank, own.mean.shape[1])]) for own in posterior.moments]
+    moments = tuple(own.select(at) for own, at in zip(posterior.moments, indices, strict=True))
+    parts = zip(posterior.precisions, indices, strict=True)
+    precisions = tuple(Gammas(own.mean[at], own.log_mean[at], own.divergence) for own, at in parts)
     draws = posterior.draws
     if draws is not None:
-        indices = [np.concatenate([order, np.arange(rank, rows.shape[2])]) for rows in draws.rows]
         draws = draws._replace(rows=tuple(rows[:, :, at] for rows, at in zip(draws.rows, indices, strict=True)))
     laws = tuple(
         None if law is None else FoundLaw(law.names, law.coef[:, order], law.sd[:, order], law.lengths[:, order])
         for law in posterior.laws
     )
-    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
+    return posterior._replace(moments=moments, precisions=precisions, draws=draws, laws=laws)
 
 
 # The problem of some relations, and where its methods start: near the singular vectors of a matrix, or at random.

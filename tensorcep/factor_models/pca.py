@@ -50,7 +50,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return tags
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Fit the factors to a matrix.
+        """Fit the factors to a matrix, and return the model.
 
         A fit that is refused, interrupted or ended by an exception leaves the model as it was.
 
@@ -62,10 +62,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             DataFrame, an AnnData or a DataArray of xarray names rows and columns; cells that the sparse matrix of an
             AnnData does not store are zeros (of one of its layers with ``absent="zero"``).
         y : ignored
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -101,7 +97,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
-        """Learn more rows; what all earlier ones said of the columns is the prior of these (streaming VB).
+        """Learn more rows, and return the model; what all earlier ones said of columns is their prior (streaming VB).
 
         The first call is a fit, which decides the number of components and the scales of the columns, so that its rows
         should be many, and a warning tells of fewer than 10; later ones go on from there, also from a model that `fit`
@@ -114,10 +110,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         X : as in `fit`
             Rows that were not learned before, with the same columns.
         y : ignored
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -209,7 +201,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return matrix, *new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
 
     def transform(self, X: Any, return_cov: bool = False) -> Any:
-        """Posterior means of the scores of new rows, given the fitted components.
+        """Posterior means (n_samples, n_components) of the scores of new rows, given the fitted components.
 
         With Gaussian data the posterior is exact: N(Lam^-1 eta, Lam^-1), Lam = I + sum over the observed cells of
         tau_j E[v_j v_j']. Otherwise it is the best Gaussian under the augmentation's bound.
@@ -218,21 +210,16 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         return_cov : bool, default=False
-
-        Returns
-        -------
-        scores : ndarray (n_samples, n_components)
-        covariances : ndarray (n_samples, n_components, n_components), if return_cov
+            Also return their covariances, (n_samples, n_components, n_components).
 
         Examples
         --------
         >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = load_iris().data
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
-        >>> scores, covariances = model.transform(X[:2], return_cov=True)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> scores, covariances = model.transform([[5.1, 3.5, 1.4, 0.2]], return_cov=True)
         >>> scores.shape, covariances.shape
-        ((2, 1), (2, 1, 1))
+        ((1, 1), (1, 1, 1))
         """
         _, state, _ = self._new_rows(X)
         return scores_of(state.moments[0], self._where[0].rank, return_cov)
@@ -247,10 +234,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         --------
         >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = load_iris().data
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
-        >>> model.score_samples(X).shape
-        (150,)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> model.score_samples([[5.1, 3.5, 1.4, 0.2]]).shape
+        (1,)
         """
         _, state, problem = self._new_rows(X)
         return row_evidence(state, problem)
@@ -289,7 +275,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return self._predict_new(Moments(mean, np.zeros((1, where.size)), True))[0]
 
     def predict_missing(self, X: Any = None, return_std: bool = False) -> Any:
-        """The matrix with its missing cells replaced by their predictive means.
+        """The matrix (n_samples, n_features) with its missing cells replaced by their predictive means.
 
         Parameters
         ----------
@@ -297,11 +283,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             New rows; without it the training matrix.
         return_std : bool, default=False
             Also return the predictive standard deviations of all cells, 0 where observed.
-
-        Returns
-        -------
-        filled : ndarray (n_samples, n_features)
-        std : ndarray (n_samples, n_features), if return_std
 
         Examples
         --------
@@ -430,10 +411,9 @@ class BayesianPCA(BasePCA):
     """Principal component analysis of real, binary or count matrices with missing cells.
 
     Real data have a noise variance for every column, or one for all; binary cells are Bernoulli(logistic(f)), or
-    Bernoulli(Phi(f)) by "probit", counts
-    negative binomial with probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), under
-    Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the size of a dense matrix, or of the
-    list of observed cells; for dense real data some three by method "vb".
+    Bernoulli(Phi(f)) by "probit", counts negative binomial with probability logistic(f) and dispersion r (or Poisson
+    with rate log(1 + e^f), under Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the
+    size of a dense matrix, or of the list of observed cells; for dense real data some three by method "vb".
 
     Parameters
     ----------

@@ -447,7 +447,7 @@ class CollectiveMatrixFactorization(BaseRelations):
         return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations])
 
     def transform(self, X: Any, entity: Any = None, return_cov: bool = False) -> Any:
-        """Place new rows of an entity, all else as fitted.
+        """Factors (n, K) of new rows of an entity, all else as fitted.
 
         Parameters
         ----------
@@ -457,11 +457,7 @@ class CollectiveMatrixFactorization(BaseRelations):
         entity : str, optional
             Default: the row entity of the first matrix that is given.
         return_cov : bool, default=False
-
-        Returns
-        -------
-        factors : ndarray (n, K)
-        covariances : ndarray (n, K, K), if return_cov
+            Also return their covariances, (n, K, K).
 
         Raises
         ------

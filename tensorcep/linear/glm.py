@@ -77,17 +77,13 @@ class FeatureClassifier(ScoresUnmasked, ClassifierMixin, BaseEstimator):  # type
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, order="C", reset=False)
 
     def fit(self, X: Any, y: Any) -> Any:
-        """Find the posterior.
+        """Find the posterior, and return the model.
 
         Parameters
         ----------
         X : array-like or sparse matrix (n_samples, n_features)
         y : array-like (n_samples,)
             Labels of two classes; the second in sorted order is class 1.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -278,7 +274,7 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
         return super().set_params(**params)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
-        """Take the posterior so far as the prior for more data (assumed density filtering over batches).
+        """Take the posterior so far as the prior for more data (assumed density filtering); returns the model.
 
         Parameters
         ----------
@@ -286,10 +282,6 @@ class BaseBayesianGLM(FeatureClassifier, TakesMethod):
             As in `fit`; a batch may hold one class only.
         classes : array-like (2,), optional
             Both labels, needed in the first call if its batch does not hold both.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

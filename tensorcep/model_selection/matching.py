@@ -84,6 +84,8 @@ def replicability(
 ) -> pd.DataFrame:
     """Factor match scores of pairs of fits: of the same entries from other seeds, or of the two halves of the entries.
 
+    A table with a row per pair, and the columns "first", "second" and "score".
+
     Parameters
     ----------
     model : CP estimator or factor model
@@ -97,11 +99,6 @@ def replicability(
     random_state : int, RandomState, Generator or None
     client : distributed.Client, optional
         Of a Dask cluster, whose workers make the fits; scores are the same.
-
-    Returns
-    -------
-    DataFrame
-        A row per pair, with the columns "first", "second" and "score".
 
     Examples
     --------

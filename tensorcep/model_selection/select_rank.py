@@ -183,10 +183,6 @@ def select_rank(
     client : distributed.Client, optional
         Of a Dask cluster, whose workers fit the folds; scores are the same.
 
-    Returns
-    -------
-    RankSelection
-
     Raises
     ------
     TypeError, ValueError

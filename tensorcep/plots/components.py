@@ -101,10 +101,6 @@ def plot_component(
         Order by weight; default: the order of the rows.
     ax : matplotlib Axes, optional
 
-    Returns
-    -------
-    matplotlib Axes
-
     Raises
     ------
     ValueError
@@ -185,11 +181,7 @@ def plot_components(
     ordered : modes, optional
         Further modes (by name or position) to draw as lines, in the order of their rows.
     figure : matplotlib Figure, optional
-        Default: a new one.
-
-    Returns
-    -------
-    matplotlib Figure
+        Default: a new one; it is returned.
 
     Examples
     --------
