@@ -406,12 +406,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance), law)
 
     def latent_draws(self, X: Any, part: Any = 0) -> np.ndarray:
-        """A sampler's latent values of some cells of a matrix, (1, draws, n).
-
-        Raises
-        ------
-        ValueError
-            If the method draws none.
+        """A sampler's latent values of some cells of a matrix, (1, draws, n); a ValueError where the method draws none.
 
         Examples
         --------

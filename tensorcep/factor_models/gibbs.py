@@ -13,18 +13,7 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack
-from tensorcep.factor_models.problem import (
-    Relation,
-    RelationDraws,
-    RelationPosterior,
-    RelationProblem,
-    SiteInputs,
-    Sites,
-    State,
-    first_noise,
-    natural_parameters,
-    replaced,
-)
+from tensorcep.factor_models.problem import RelationDraws, RelationPosterior, RelationProblem, SiteInputs, Sites, State
 from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
@@ -49,7 +38,7 @@ def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain
     """The given means as the first draw, unit noise, the prior mean of r."""
     moments = tuple(_as_moments(mean) for mean in problem.start)
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
-    values = tuple(_latent(moments, relation, executor) for relation in problem.relations)
+    values = tuple(relation.products(moments, executor) for relation in problem.relations)
     sites = (NO_SITES,) * len(problem.relations)
     state = State(moments, precisions, sites, tuple((f, f) for f in values))
     return Chain(state, np.random.default_rng(problem.seed), 0, ())
@@ -58,12 +47,6 @@ def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain
 def _as_moments(rows: np.ndarray) -> Moments:
     C = rows.shape[1]
     return Moments(rows, np.zeros((1, C * (C + 1) // 2)), False)
-
-
-def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor) -> np.ndarray:
-    u = moments[relation.row].mean[:, relation.row_coords]
-    v = moments[relation.col].mean[:, relation.col_coords]
-    return np.asarray(relation.cells.products(u, v, executor))
 
 
 def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Executor) -> tuple[Chain, Sweep]:
@@ -75,13 +58,12 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
         old, streams = state.sites[index], (chain.rng, problem.seed + 2 * index, chain.sweep)
         draw: Any = relation.kind.form.drawn
         sites, psi = draw(SiteInputs(relation, problem.priors, f, psi, old, *streams, executor))
-        latent = replaced(state.latent, index, (f, psi))
-        state = state._replace(sites=replaced(state.sites, index, sites), latent=latent)
+        state = state.with_relation(index, (f, psi), sites)
     for e, entity in enumerate(problem.entities):
         if problem.frozen[e] is not None or not any(e in (own.row, own.col) for own in problem.relations):
             continue
         n, free, (a0, b0) = entity.n_rows, entity.free, problem.precision_prior
-        Lam, eta = natural_parameters(state, problem, e, executor)
+        Lam, eta = state.natural_parameters(problem, e, executor)
         free_rows, good = np.empty((n, len(free))), np.empty(n)
         seed, line = (problem.seed - 1 - e) % 2**63, np.minimum(np.arange(n), len(Lam) - 1)
         key = seed, chain.sweep
@@ -90,10 +72,9 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
         rows[:, free] = np.where(good[:, None] > 0.0, free_rows, rows[:, free])
         skipped += int(np.count_nonzero(good == 0.0))  # without a positive definite precision
         precision = chain.rng.gamma(a0 + 0.5 * n, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
-        drawn = gammas_at(np.where(entity.learned, precision, entity.precision))
-        moments, precisions = replaced(state.moments, e, _as_moments(rows)), replaced(state.precisions, e, drawn)
-        state = state._replace(moments=moments, precisions=precisions)
-    values = [_latent(state.moments, relation, executor) for relation in problem.relations]
+        precisions = gammas_at(np.where(entity.learned, precision, entity.precision))
+        state = state.with_entity(e, _as_moments(rows), precisions)
+    values = [relation.products(state.moments, executor) for relation in problem.relations]
     latent = tuple((f, psi) for f, (_, psi) in zip(values, state.latent, strict=True))
     changes = [  # root mean square change, relative to the root mean square
         float(np.sqrt(np.mean((new - old) ** 2)) / (np.sqrt(np.mean(new**2)) + 1e-300))
@@ -102,7 +83,7 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
     state, sweep = state._replace(latent=latent), chain.sweep + 1
     due = sweep > settings.burn_in and (sweep - settings.burn_in) % settings.thin == 0
     kept = (*chain.kept, _draw_of(state)) if due else chain.kept
-    return Chain(state, chain.rng, sweep, kept), Sweep(max(changes), first_noise(state), skipped)
+    return Chain(state, chain.rng, sweep, kept), Sweep(max(changes), state.first_noise(), skipped)
 
 
 def _draw_of(state: State) -> Draw:

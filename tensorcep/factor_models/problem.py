@@ -110,6 +110,11 @@ class Relation(NamedTuple):
             mean[:, self.col_bias] += self.units.centre
         return Moments(mean, cols.cov * self.units.scale[:, None] ** 2, cols.diagonal)
 
+    def products(self, moments: tuple[Moments, ...], executor: Executor) -> np.ndarray:
+        """Products of the means of rows and columns, a cell array."""
+        u, v = moments[self.row].mean[:, self.row_coords], moments[self.col].mean[:, self.col_coords]
+        return np.asarray(self.cells.products(u, v, executor))
+
     def log_units(self) -> np.ndarray:
         """Sums over the observed cells of each row of the logarithms of their units, (N,)."""
         if self.units is None:
@@ -256,56 +261,6 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
     return each
 
 
-def natural_parameters(state: State, problem: RelationProblem, e: int, executor: Executor) -> Pair:
-    """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
-    entity = problem.entities[e]
-    C = len(entity.precision)
-    k, Lam = np.arange(C), np.zeros((1, C * (C + 1) // 2))
-    Lam[0, k * (k + 3) // 2] = state.precisions[e].mean
-    eta = np.zeros((entity.n_rows, C))
-    for side in sides(state, problem, e):
-        other, sites = side.other, side.sites
-        if isinstance(side.latent, Products) and not side.rows:
-            precision = sites.weight.T * (side.latent.means + side.latent.covariances)
-        else:
-            precision = side.sums(sites.weight, second_moments(other), executor)
-        if len(precision) > len(Lam):
-            Lam = np.repeat(Lam, len(precision), axis=0)
-        all_of_them = np.array_equal(side.coords, np.arange(C))
-        Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
-        target, of = (sites.weight, side.relation.x) if sites.target is None else (sites.target, None)
-        eta[:, side.coords] += side.sums(target, other.mean, executor, of)
-    if entity.one < 0:
-        return Lam, eta
-    free = entity.free  # given that the other coordinate is 1
-    with_one = np.array([packed_index(np.array([entity.one, k]))[1] for k in free], dtype=np.int64)
-    rest = np.ascontiguousarray(eta[:, free] - Lam[:, with_one])
-    return np.ascontiguousarray(Lam[:, packed_index(free)]), rest
-
-
-Item = TypeVar("Item")
-
-
-class State(NamedTuple):
-    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation."""
-
-    moments: tuple[Moments, ...]  # of a sampler: draws, without covariance
-    precisions: tuple[Gammas, ...]
-    sites: tuple[Sites, ...]
-    # A sampler has psi, latent values of explicit noise, for the variance. `Products` where no array holds the values.
-    latent: tuple[Any, ...]
-    laws: tuple[RowLaw | None, ...] = ()  # of each entity, where something is known of the rows of one
-
-    def law(self, e: int) -> RowLaw | None:
-        """The prior of the rows of entity e, where something is known of them; None otherwise."""
-        return self.laws[e] if self.laws else None
-
-
-def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...]:
-    """The items with another one at an index."""
-    return (*items[:index], item, *items[index + 1 :])
-
-
 class Side(NamedTuple):
     """One relation seen from an entity, which is its `rows` or its columns."""
 
@@ -322,21 +277,88 @@ class Side(NamedTuple):
         return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
 
 
-def sides(state: State, problem: RelationProblem, e: int) -> Iterator[Side]:
-    """The relations that an entity is in."""
-    for relation, sites, latent in zip(problem.relations, state.sites, state.latent, strict=True):
-        if relation.row == e:
-            other = state.moments[relation.col].select(relation.col_coords)
-            yield Side(relation, True, relation.row_coords, other, sites, latent)
-        if relation.col == e:
-            other = state.moments[relation.row].select(relation.row_coords)
-            yield Side(relation, False, relation.col_coords, other, sites, latent)
+Item = TypeVar("Item")
 
 
-def first_noise(state: State) -> float:
-    """Noise precision of the first group of the first relation that has one; nan if none has."""
-    noise = [sites.noise.mean[0] for sites in state.sites if sites.noise is not None]
-    return float(noise[0]) if noise else np.nan
+def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...]:
+    """The items with another one at an index."""
+    return (*items[:index], item, *items[index + 1 :])
+
+
+class State(NamedTuple):
+    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation."""
+
+    moments: tuple[Moments, ...]  # of a sampler: draws, without covariance
+    precisions: tuple[Gammas, ...]
+    sites: tuple[Sites, ...]
+    # A sampler has psi, latent values of explicit noise, for the variance. `Products` where no array holds the values.
+    latent: tuple[Any, ...]
+    laws: tuple[RowLaw | None, ...] = ()  # of each entity, where something is known of the rows of one
+
+    def law(self, e: int) -> RowLaw | None:
+        """The prior of the rows of entity e, where something is known of them; None otherwise."""
+        return self.laws[e] if self.laws else None
+
+    def with_entity(self, e: int, moments: Moments, precisions: Gammas, law: RowLaw | None = None) -> State:
+        """The state with other rows of entity e, and what follows from them."""
+        state = self._replace(laws=replaced(self.laws, e, law) if self.laws else ())
+        state = state._replace(moments=replaced(self.moments, e, moments))
+        return state._replace(precisions=replaced(self.precisions, e, precisions))
+
+    def with_relation(self, m: int, latent: Any, sites: Sites) -> State:
+        """The state with other latent values and sites of relation m."""
+        return self._replace(latent=replaced(self.latent, m, latent), sites=replaced(self.sites, m, sites))
+
+    def with_sites(self, problem: RelationProblem, m: int, executor: Executor) -> State:
+        """The state with the latent values of relation m as rows are now, and the best sites given them."""
+        relation, priors = problem.relations[m], problem.priors
+        u = self.moments[relation.row].select(relation.row_coords)
+        v = self.moments[relation.col].select(relation.col_coords)
+        latent, form = latent_of(relation, u, v, executor, self.latent[m]), relation.kind.form
+        if isinstance(latent, Products) and form.of_squares is not None:
+            return self.with_relation(m, latent, form.of_squares(relation, priors, latent.squares))
+        return self.with_relation(m, latent, form.expected(relation, priors, self.sites[m], *latent))
+
+    def sides(self, problem: RelationProblem, e: int) -> Iterator[Side]:
+        """The relations that an entity is in."""
+        for relation, sites, latent in zip(problem.relations, self.sites, self.latent, strict=True):
+            if relation.row == e:
+                other = self.moments[relation.col].select(relation.col_coords)
+                yield Side(relation, True, relation.row_coords, other, sites, latent)
+            if relation.col == e:
+                other = self.moments[relation.row].select(relation.row_coords)
+                yield Side(relation, False, relation.col_coords, other, sites, latent)
+
+    def natural_parameters(self, problem: RelationProblem, e: int, executor: Executor) -> Pair:
+        """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
+        entity = problem.entities[e]
+        C = len(entity.precision)
+        k, Lam = np.arange(C), np.zeros((1, C * (C + 1) // 2))
+        Lam[0, k * (k + 3) // 2] = self.precisions[e].mean
+        eta = np.zeros((entity.n_rows, C))
+        for side in self.sides(problem, e):
+            other, sites = side.other, side.sites
+            if isinstance(side.latent, Products) and not side.rows:
+                precision = sites.weight.T * (side.latent.means + side.latent.covariances)
+            else:
+                precision = side.sums(sites.weight, second_moments(other), executor)
+            if len(precision) > len(Lam):
+                Lam = np.repeat(Lam, len(precision), axis=0)
+            all_of_them = np.array_equal(side.coords, np.arange(C))
+            Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
+            target, of = (sites.weight, side.relation.x) if sites.target is None else (sites.target, None)
+            eta[:, side.coords] += side.sums(target, other.mean, executor, of)
+        if entity.one < 0:
+            return Lam, eta
+        free = entity.free  # given that the other coordinate is 1
+        with_one = np.array([packed_index(np.array([entity.one, k]))[1] for k in free], dtype=np.int64)
+        rest = np.ascontiguousarray(eta[:, free] - Lam[:, with_one])
+        return np.ascontiguousarray(Lam[:, packed_index(free)]), rest
+
+    def first_noise(self) -> float:
+        """Noise precision of the first group of the first relation that has one; nan if none has."""
+        noise = [sites.noise.mean[0] for sites in self.sites if sites.noise is not None]
+        return float(noise[0]) if noise else np.nan
 
 
 # Latent values of a relation's cells, as variational methods have them: arrays, or the rows whose products they are.

@@ -9,19 +9,7 @@ import numpy as np
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.factor_models import side_information
-from tensorcep.factor_models.problem import (
-    Entity,
-    Latent,
-    Products,
-    RelationPosterior,
-    RelationProblem,
-    State,
-    first_noise,
-    latent_of,
-    natural_parameters,
-    replaced,
-    sides,
-)
+from tensorcep.factor_models.problem import Entity, Latent, Products, RelationPosterior, RelationProblem, State
 from tensorcep.factor_models.settings import VB, FactorisedVB
 from tensorcep.factor_models.side_information import Moments, packed_index, row_gaussians, variances, with_one
 from tensorcep.factor_models.sites import bound
@@ -49,21 +37,8 @@ def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Execut
     none: Any = (None,) * len(problem.relations)
     state = State(tuple(moments), precisions, none, none, laws)
     for m in range(len(none)):
-        state = _with_sites(state, problem, m, executor)
+        state = state.with_sites(problem, m, executor)
     return state
-
-
-def _with_sites(state: State, problem: RelationProblem, m: int, executor: Executor) -> State:
-    """The state with the latent values of relation m as rows are now, and the best sites given them."""
-    relation, priors = problem.relations[m], problem.priors
-    u = state.moments[relation.row].select(relation.row_coords)
-    v = state.moments[relation.col].select(relation.col_coords)
-    latent, form = latent_of(relation, u, v, executor, state.latent[m]), relation.kind.form
-    if isinstance(latent, Products) and form.of_squares is not None:
-        sites = form.of_squares(relation, priors, latent.squares)
-    else:
-        sites = form.expected(relation, priors, state.sites[m], *latent)
-    return state._replace(latent=replaced(state.latent, m, latent), sites=replaced(state.sites, m, sites))
 
 
 def step(
@@ -76,23 +51,21 @@ def step(
             continue
         entity, law = problem.entities[e], state.law(e)
         if law is not None:
-            (Lam, eta), free = natural_parameters(state, problem, e, executor), entity.free
+            (Lam, eta), free = state.natural_parameters(problem, e, executor), entity.free
             k = np.arange(len(free))
             Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
             rows, packed, law = law.updated(state.moments[e], Lam, eta, executor)
             moments = with_one(free, len(entity.precision), rows, packed)
-            state = state._replace(laws=replaced(state.laws, e, law))
         elif isinstance(settings, FactorisedVB):
             moments = update_factorised(settings.step, state, problem, e, executor)
         else:
             moments = update_rows(state, problem, e, executor)
-        precisions = replaced(state.precisions, e, precisions_of(entity, problem.precision_prior, moments))
-        state = state._replace(moments=replaced(state.moments, e, moments), precisions=precisions)
+        state = state.with_entity(e, moments, precisions_of(entity, problem.precision_prior, moments), law)
         for m, relation in enumerate(problem.relations):
             if e in (relation.row, relation.col):
-                state = _with_sites(state, problem, m, executor)
+                state = state.with_sites(problem, m, executor)
     change = max(_change(new, before) for new, before in zip(state.latent, old, strict=True))
-    return state, Sweep(change, first_noise(state), lower_bound=lower_bound(state, problem))
+    return state, Sweep(change, state.first_noise(), lower_bound=lower_bound(state, problem))
 
 
 def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
@@ -166,7 +139,7 @@ def finish(state: State, problem: RelationProblem) -> RelationPosterior:
 def update_rows(state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
     """q(u_i) of all rows of an entity."""
     entity = problem.entities[e]
-    Lam, eta = natural_parameters(state, problem, e, executor)
+    Lam, eta = state.natural_parameters(problem, e, executor)
     told = problem.told[e] if problem.told else None
     if told is not None:
         Lam, eta = Lam + told.Lam, eta + told.eta
@@ -194,7 +167,7 @@ def update_factorised(length: Any, state: State, problem: RelationProblem, e: in
     direction = slope * variance
     if isinstance(length, str):  # of every row (n, 1) that at which the lower bound, given the sites, is highest
         bend = (state.precisions[e].mean * direction**2).sum(axis=1)
-        for side in sides(state, problem, e):
+        for side in state.sides(problem, e):
             other, sites, cells, d = side.other, side.sites, side.relation.cells, direction[:, side.coords]
             along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
             along *= along
@@ -212,7 +185,7 @@ def gradient(state: State, problem: RelationProblem, e: int, executor: Executor)
     entity, mean = problem.entities[e], state.moments[e].mean
     precision = state.precisions[e].mean
     slope, curvature = -precision * mean, precision[None, :]
-    for side in sides(state, problem, e):
+    for side in state.sides(problem, e):
         other, sites, k, f = side.other, side.sites, side.coords, side.latent[0]
         noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
         rest = (sites.weight * side.relation.x if sites.target is None else sites.target) - sites.weight * f
