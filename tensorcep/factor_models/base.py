@@ -262,11 +262,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> from sklearn.datasets import load_iris
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> X = load_iris().data
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
-        >>> model.variance_explained().index.tolist()
-        ['sepal', 'petal']
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> model.variance_explained().shape
+        (1, 1)
         """
         names, K, found = self.matrix_names_, self._where[0].rank, []
         for m, link in enumerate(self._links):
@@ -303,11 +302,10 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> from sklearn.datasets import load_iris
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> X = load_iris().data
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
-        >>> model.components("petal").shape[0]
-        2
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris(as_frame=True).data)
+        >>> model.components()["feature"].tolist()[0]
+        'sepal length (cm)'
         """
         m = self._position(matrix)
         e = self._links[m].col

@@ -243,8 +243,6 @@ def row_evidence(state: State, problem: RelationProblem) -> np.ndarray:
     return np.asarray(values - 0.5 * (squares - R - log_det - np.log(precision).sum()))
 
 
-# Running a method on relations: what an estimator asks for, checked before any work, and the run itself.
-
 ENGINES: dict[str, AnyMethod] = {method.name: method for method in (FACTORISED_ENGINE, VB_ENGINE, GIBBS_ENGINE)}
 
 

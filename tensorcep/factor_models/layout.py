@@ -129,11 +129,8 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     return relation._replace(table=count_table(relation))
 
 
-# `row_prior` of factor models: what is known of the rows, checked before any work, and told after a fit.
-
-
 def check_row_prior(given: Any, method: str, link: Link) -> None:
-    """Refuse what cannot be known of rows, or not beside other parameters."""
+    """Refuse a `row_prior` that cannot be, or not beside other parameters."""
     if given is None:
         return
     if not isinstance(given, (Features, Series)):

@@ -240,11 +240,8 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     return Units(centre, scale)
 
 
-# Lower limits of real matrices: one for all, one for each matrix, or one for each of its columns.
-
-
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
-    """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none."""
+    """The limits (D,) of matrices, known by columns and likelihood; given is one for all, each, or each column."""
     one = given is None or isinstance(given, numbers.Real)
     if isinstance(given, numbers.Real) and not any(likelihood == "gaussian" for _, likelihood in matrices):
         fail_value(f"lower_limit is for 'gaussian' matrices; got {given:g} and none of these; leave it out.")

@@ -39,8 +39,6 @@ def shares(posterior: RelationPosterior, relation: Relation, rank: int, whole: f
     return np.asarray(energy / (max(energy.sum(), np.finfo(float).tiny) if whole is None else whole))
 
 
-# What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood.
-
 Pair = tuple[np.ndarray, np.ndarray]
 # The mean noise variance is at most this many times 1 / E[precision]: where few cells tell of it it may be infinite.
 MOST_DOUBT = 2.0
@@ -164,8 +162,6 @@ def _point(rows: np.ndarray) -> Moments:
     return Moments(rows, np.zeros((1, rows.shape[1])), True)
 
 
-# The names of rows and columns: of data frames and tensors, entity by entity, and cells that are given by them.
-
 LabelPair = tuple[Labels | None, Labels | None]
 
 
@@ -223,8 +219,6 @@ def observed_cells(X: Any) -> SparseTensor:
     at = np.stack(np.nonzero(~np.isnan(array)), axis=1)
     return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
 
-
-# How far a fit of a factor model is to be believed, in lines for its summary.
 
 # Cells of each matrix at which a sampler's latent values are compared; an R-hat above it is said to be large.
 SHOWN_CELLS, ALIKE = 200, 1.05

@@ -16,8 +16,6 @@ from tensorcep.factor_models.sites import bound
 from tensorcep.kernels.rows import row_log_dets
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
 
-# What the variational methods for relations share: the first state, one sweep, and the lower bound.
-
 
 def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Executor) -> State:
     """The state before the first sweep: means as given, independent coordinates, sites that fit."""

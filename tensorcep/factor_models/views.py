@@ -160,8 +160,6 @@ class BaseRelations(FactorModel):
         return check_int("m", m, 0, len(self._links) - 1)
 
 
-# Group factor analysis and canonical correlation analysis: views of the same rows.
-
 ROWS = "rows"
 
 
@@ -240,10 +238,10 @@ class GroupFactorAnalysis(BaseRelations):
         >>> model.scores_.shape
         (150, 1)
         """
-        X = as_views(X)
-        return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
+        return self._fit_views(as_views(X))
 
-    def _fit_views(self, views: list[Any], names: list[Any] | None = None) -> Any:
+    def _fit_views(self, X: Any) -> Any:
+        names, views = (list(X), list(X.values())) if isinstance(X, Mapping) else (None, list(X))
         if not views:
             fail_value("X must hold at least one view; got none.")
         check_choice("noise", self.noise, ("feature", "view"))
@@ -340,11 +338,10 @@ class BayesianCCA(GroupFactorAnalysis):
         (150, 1)
         """
         X = as_views(X)
-        names = list(X) if y is None and isinstance(X, Mapping) else None
-        views = [X, y] if y is not None else list(X.values()) if isinstance(X, Mapping) else list(X)
+        views = [X, y] if y is not None else X if isinstance(X, Mapping) else list(X)
         if len(views) != 2:
             fail_value(f"X and y must be two views; got {len(views)}.")
-        return self._fit_views(views, names)
+        return self._fit_views(views)
 
     @property
     def shared_(self) -> np.ndarray:

@@ -189,7 +189,6 @@ def row_sweep(first, last, rows, mean, var, messages, rule, sums, work):
     """Renew all messages of chunks first..last from moments of x'w under the cavities: EP, or Laplace propagation."""
     block = work.m.shape[0]
     for c in range(first, last):
-        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
         for begin in range(rows.chunk_start[c], rows.chunk_start[c + 1], block):
             end = min(begin + block, rows.chunk_start[c + 1])
             _row_moments(begin, end, rows, mean, var, messages, rule, work)
@@ -234,7 +233,6 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
     """Renew all messages of chunks first..last from conditional moments: CEP, a call of the likelihood per message."""
     # Source: CEP eqs 10 and 11 at the posterior moments of the other weights, supplement 8.2 and 8.3.
     for c in range(first, last):
-        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
         begin = rows.chunk_start[c]
         while begin < rows.chunk_start[c + 1]:
             end = _fill(begin, rows.chunk_start[c + 1], rows, mean, var, messages, work)
@@ -262,11 +260,10 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
 
 @kernel
 def log_scales(first, last, rows, mean, var, messages, rule, total, work):
-    """Write, per chunk, the sum of the log scales of the rows' sites: EP's part of the log evidence."""
+    """Add up, per chunk, the log scales of the rows' sites: EP's part of the log evidence."""
     # Source: Minka (2008), eq. 48, with a site that is a product over the weights.
     block = work.m.shape[0]
     for c in range(first, last):
-        total[c] = 0.0
         for begin in range(rows.chunk_start[c], rows.chunk_start[c + 1], block):
             end = min(begin + block, rows.chunk_start[c + 1])
             _row_moments(begin, end, rows, mean, var, messages, rule, work)
@@ -406,8 +403,8 @@ def step(
     warm_up = variant.before if variant.before and state.sweeps < settings.warm_up else None
     now, adaptive = warm_up or variant, settings.damping == "adaptive"
     rows, n_chunks, d = state.rows, len(state.rows.chunk_start) - 1, len(state.mean)
-    tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
-    sums = GLMSums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
+    tau_sums, nu_sums, gap_sums = np.zeros((3, n_chunks, d))
+    sums = GLMSums(tau_sums, nu_sums, gap_sums, np.zeros((n_chunks, 2)))
     at_first = adaptive and state.sweeps < FIRST_SWEEPS
     pace = (FIRST_STEP * state.step, 0.0) if at_first else (state.step, state.momentum)
     rule = _rule(problem, now, *pace, settings.message_precision)

@@ -82,8 +82,15 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
     >>> plots.plot_gaps(tensor).get_title()
     '75 % of the pairs have entries'
     """
-    if isinstance(tensor, Mapping):
-        return _gaps_of_views(tensor, axes_of(ax))
+    if isinstance(tensor, Mapping):  # a line per view and a column per row of all
+        cells, ax = {name: observed_cells(view) for name, view in tensor.items()}, axes_of(ax)
+        n = max(one.shape[0] for one in cells.values())
+        shares = np.stack([np.bincount(one.coords[:, 0], minlength=n) / one.shape[1] for one in cells.values()])
+        percent = np.where(shares > 0.0, 100 * shares, np.nan)
+        image = ax.imshow(percent, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto", interpolation="nearest")
+        ax.set_yticks(np.arange(len(cells)), [shown(f"{name} ({one.shape[1]})") for name, one in cells.items()])
+        ax.figure.colorbar(image, ax=ax, label="% of the row's cells", shrink=0.8)
+        return finish(ax, f"{np.count_nonzero((shares > 0).all(axis=0))} of {n} rows are in all views", "row", "")
     is_matrix = not isinstance(tensor, SparseTensor)
     tensor = observed_cells(tensor) if is_matrix else tensor
     names = ["matrix", "matrix"] if is_matrix else names_of(tensor.labels)
@@ -101,18 +108,6 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
         axis.get_major_locator().set_params(integer=True)
     share, along = np.count_nonzero(counts) / counts.size, "column" if is_matrix else "row"
     return finish(ax, f"{100 * share:.3g} % of the pairs have entries", f"{along} of {names[b]}", f"row of {names[a]}")
-
-
-def _gaps_of_views(views: Mapping[Any, Any], ax: Any) -> Any:
-    """A line per view and a column per row of all: the share of its cells that are observed."""
-    cells = {name: observed_cells(view) for name, view in views.items()}
-    n = max(one.shape[0] for one in cells.values())
-    shares = [np.bincount(one.coords[:, 0], minlength=n) / one.shape[1] for one in cells.values()]
-    percent = np.where(np.stack(shares) > 0.0, 100 * np.stack(shares), np.nan)
-    image = ax.imshow(percent, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto", interpolation="nearest")
-    ax.set_yticks(np.arange(len(cells)), [shown(f"{name} ({one.shape[1]})") for name, one in cells.items()])
-    ax.figure.colorbar(image, ax=ax, label="% of the row's cells", shrink=0.8)
-    return finish(ax, f"{np.count_nonzero((np.stack(shares) > 0).all(axis=0))} of {n} rows are in all views", "row", "")
 
 
 def _scores(model: Any, X: Any, y: Any, matrix: Any) -> Any:
