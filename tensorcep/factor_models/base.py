@@ -78,22 +78,16 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
     fitted: FittedRelations = fitted_record(stored, FittedRelations)
     links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
     _check_sense(fitted, links)
-    attributes = {
-        "posterior_": fitted.posterior,
-        "_where": list(fitted.where),
-        "_links": links,
-        "_names": list(fitted.names),
-        "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
-        "n_iter_": fitted.n_iter,
-        "converged_": fitted.converged,
-        "trace_": fitted.trace,
-        "_entity_labels": [None] * len(fitted.where) if fitted.labels is None else list(fitted.labels.labels()),
-    }
+    where, labels = list(fitted.where), fitted.labels
+    attributes: dict[str, Any] = {"posterior_": fitted.posterior, "_where": where, "_links": links}
+    attributes |= {"n_iter_": fitted.n_iter, "converged_": fitted.converged, "trace_": fitted.trace}
+    attributes["_names"] = list(fitted.names)
+    attributes["lower_bound_"] = np.nan if fitted.lower_bound is None else fitted.lower_bound
+    attributes["_entity_labels"] = [None] * len(where) if labels is None else list(labels.labels())
     if fitted.n_features_in is not None:
         rows = fitted.posterior.moments[0].mean.shape[0]
         attributes["n_samples_seen_"] = rows if fitted.n_samples_seen is None else fitted.n_samples_seen
-        attributes["_sums_of_rows"] = fitted.sums_of_rows
-        attributes["n_features_in_"] = fitted.n_features_in
+        attributes |= {"_sums_of_rows": fitted.sums_of_rows, "n_features_in_": fitted.n_features_in}
     if fitted.feature_names:
         attributes["feature_names_in_"] = np.array(fitted.feature_names, dtype=object)
     return attributes
@@ -508,10 +502,8 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             "health": results.health_line(self, relations),
         }
         weights = pd.DataFrame(np.atleast_2d(self.weights_), index=explained.index).T.reset_index(drop=True)
-        tables = {
-            "Variance explained": explained.T.reset_index(),
-            "Weights of components of unit norm": weights.reset_index(names="component"),
-        }
+        tables = {"Variance explained": explained.T.reset_index()}
+        tables["Weights of components of unit norm"] = weights.reset_index(names="component")
         for m, name in enumerate(self.matrix_names_):
             lines = []
             for r, own in self.components(m).groupby("component", sort=True):

@@ -38,9 +38,8 @@ def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain
     """The given means as the first draw, unit noise, the prior mean of r."""
     moments = tuple(_as_moments(mean) for mean in problem.start)
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
-    values = tuple(relation.products(moments, executor) for relation in problem.relations)
-    sites = (NO_SITES,) * len(problem.relations)
-    state = State(moments, precisions, sites, tuple((f, f) for f in values))
+    values = [relation.products(moments, executor) for relation in problem.relations]
+    state = State(moments, precisions, (NO_SITES,) * len(values), tuple((f, f) for f in values))
     return Chain(state, np.random.default_rng(problem.seed), 0, ())
 
 

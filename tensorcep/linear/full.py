@@ -46,12 +46,8 @@ def fit_ep(problem: GLMProblem, settings: EP, max_iter: int, tol: float) -> Run:
 
     prior_cov = problem.prior_cov
     if problem.learned.any():
-        best = minimize_scalar(
-            lambda log_variance: -result_for(with_variance(log_variance)).log_evidence,
-            bounds=tuple(np.log(VARIANCE_RANGE)),
-            method="bounded",
-            options={"xatol": VARIANCE_TOL},
-        )
+        how = {"bounds": tuple(np.log(VARIANCE_RANGE)), "method": "bounded", "options": {"xatol": VARIANCE_TOL}}
+        best = minimize_scalar(lambda log_variance: -result_for(with_variance(log_variance)).log_evidence, **how)
         prior_cov = with_variance(float(best.x))
     result = result_for(prior_cov)
     posterior = GLMPosterior(result.mean, result.cov, prior_cov, result.log_evidence)

@@ -39,7 +39,6 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)  # central intervals whose coverage gives the cal
 # Entries and sweeps of the fit that compiles, or loads, the kernels of a method before it is timed; points of one.
 WARM_UP_ENTRIES, WARM_UP_SWEEPS, TRIAL = 64, 2, 16
 LEAST_OF_CLASSES = 1e-300  # probabilities of classes of points are kept so far from 0
-
 MEGABYTE = 1e6
 
 Methods: TypeAlias = "Iterable[str | Settings] | None"

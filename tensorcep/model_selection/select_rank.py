@@ -31,8 +31,7 @@ from tensorcep.model_selection.compare import MatrixCells, cells_of_matrices, pr
 
 UNSEEN = "touch rows without training entries"
 
-Fold = tuple[np.ndarray, np.ndarray]
-Folds = list[Fold]
+Folds = list[tuple[np.ndarray, np.ndarray]]
 Data: TypeAlias = "EntryFolds | CellFolds"
 
 
@@ -221,19 +220,14 @@ def select_rank(
     data = CellFolds.of(estimator, X, split) if of_matrices else EntryFolds.of(estimator, X, y, split)
     scores, seconds = scores_of(data, tried, patience, n_workers, bool(verbose), cluster_of(client))
     tried = tried[: len(scores)]
-    loss, error = losses(scores)
-    best = int(np.argmax(scores.mean(axis=1)))
+    (loss, error), means = losses(scores), scores.mean(axis=1)
+    best = int(np.argmax(means))
     chosen = best if rule == "best" else int(np.argmax(loss <= error))
     name, given = ("n_components", (X,)) if of_matrices else ("rank", (X, y))
     model = clone(estimator).set_params(**{name: tried[chosen]}).fit(*given)
-    columns = {
-        "mean": scores.mean(axis=1),
-        "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(scores.shape[1]),
-        "loss": loss,
-        "loss_error": error,
-        "seconds": seconds,
-        **{f"fold_{f}": scores[:, f] for f in range(scores.shape[1])},
-    }
+    errors = scores.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+    columns = {"mean": means, "standard_error": errors, "loss": loss, "loss_error": error, "seconds": seconds}
+    columns |= {f"fold_{f}": own for f, own in enumerate(scores.T)}
     frame = pd.DataFrame(columns, index=pd.Index(tried, name="rank"))
     return RankSelection(tried[chosen], tried[best], np.array(tried), scores, frame, model)
 
