@@ -192,8 +192,7 @@ def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndar
 def _leading_vectors(X: Any, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Leading singular vectors and values, the same in every run: exact where one side is short."""
     if min(X.shape) > EXACT_SVD:
-        u, s, vt = randomized_svd(X, K, random_state=0)
-        return u, s, vt
+        return randomized_svd(X, K, random_state=0)
     if X.shape[0] < X.shape[1]:
         u, s, vt = _leading_vectors(X.T, K)
         return vt.T, s, u.T

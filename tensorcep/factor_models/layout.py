@@ -172,10 +172,8 @@ def refuse_rows_alone(posterior: RelationPosterior) -> None:
 def told_of_rows(posterior: RelationPosterior) -> dict[str, Any]:
     """Fitted attributes that say how rows depend on what is known of them; None where that is not known."""
     law = posterior.laws[0] if posterior.laws else None
-    if law is None:
-        return {"feature_effects_": None, "lengths_": None}
-    if not law.names:
-        return {"feature_effects_": None, "lengths_": law.lengths[0].copy()}
+    if law is None or not law.names:
+        return {"feature_effects_": None, "lengths_": None if law is None else law.lengths[0].copy()}
     F, K = law.coef.shape
     of = {"feature": np.repeat(np.array(law.names, dtype=object), K), "component": np.tile(np.arange(K), F)}
     table = pd.DataFrame({**of, "mean": law.coef.ravel(), "sd": law.sd.ravel()})

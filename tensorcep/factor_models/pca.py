@@ -86,8 +86,8 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         known = known_rows(self.row_prior, results.labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
         result, where = fit_components(plan, links, learned, rng, init, known)
-        n = matrix.cells.shape[0]
-        more = {"_entity_labels": list(results.labels_of(X)), "n_samples_seen_": n, "_sums_of_rows": None}
+        labels, n = list(results.labels_of(X)), matrix.cells.shape[0]
+        more = {"_entity_labels": labels, "n_samples_seen_": n, "_sums_of_rows": None}
         return self._set_rows(result, links[0], where, seen, more)
 
     def _set_rows(self, result: Run, link: Link, where: list[Layout], seen: Any, more: dict[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -274,10 +274,7 @@ class Side(NamedTuple):
         return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
 
 
-Item = TypeVar("Item")
-
-
-def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...]:
+def replaced(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
     """The items with another one at an index."""
     return (*items[:index], item, *items[index + 1 :])
 

@@ -106,18 +106,14 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
             entity, moments, precisions = problem.entities[e], state.moments[e], state.precisions[e]
             free, n = entity.free, entity.n_rows
             expected = float((precisions.mean * _squares(entity, moments) - n * precisions.log_mean)[free].sum())
-            total -= 0.5 * (expected - n * len(free) - _log_det_cov(moments, free)) + precisions.divergence
+            log_dets = np.empty(len(moments.cov))  # of the covariances of the free coordinates
+            if moments.diagonal:
+                log_dets = np.log(moments.cov[:, free]).sum(axis=1)
+            else:
+                row_log_dets(0, len(log_dets), np.ascontiguousarray(moments.cov[:, packed_index(free)]), log_dets)
+            log_det = float(np.broadcast_to(log_dets, len(moments.mean)).sum())
+            total -= 0.5 * (expected - n * len(free) - log_det) + precisions.divergence
     return total
-
-
-def _log_det_cov(moments: Moments, free: np.ndarray) -> float:
-    """Sum over rows of the log determinant of the covariance of the free coordinates."""
-    log_det = np.empty(len(moments.cov))
-    if moments.diagonal:
-        log_det = np.log(moments.cov[:, free]).sum(axis=1)
-    else:
-        row_log_dets(0, len(log_det), np.ascontiguousarray(moments.cov[:, packed_index(free)]), log_det)
-    return float(np.broadcast_to(log_det, len(moments.mean)).sum())
 
 
 def finish(state: State, problem: RelationProblem) -> RelationPosterior:

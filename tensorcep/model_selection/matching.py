@@ -58,8 +58,7 @@ def factor_match_score(one: Any, other: Any, *, weights: bool = True) -> float:
     if weights:
         w, v = (norm.prod(axis=0) for norm in norms)
         match *= 1.0 - np.abs(w[:, None] - v) / np.maximum(np.maximum(w[:, None], v), TINY)
-    rows, columns = linear_sum_assignment(match, maximize=True)
-    return float(match[rows, columns].sum() / max(match.shape))
+    return float(match[linear_sum_assignment(match, maximize=True)].sum() / max(match.shape))
 
 
 def _parts(given: Any) -> list[np.ndarray]:

@@ -39,9 +39,7 @@ def scores_of(
     data: Data, ranks: list[int], patience: int, n_workers: int, verbose: bool, cluster: Cluster | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean held-out log score (J, F) and seconds (J,) of the ranks, until `patience` in a row did not beat the best."""
-    scores: list[list[float]] = []
-    seconds: list[float] = []
-    n_folds = len(data.folds)
+    scores, seconds, n_folds = list[list[float]](), list[float](), len(data.folds)
     with (
         warnings.catch_warnings(record=True) as caught,
         ThreadPoolExecutor(n_workers) as pool,

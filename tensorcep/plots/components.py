@@ -74,15 +74,9 @@ CROWDED = 20  # rows of a component from which on their labels are small, so tha
 
 
 def plot_component(
-    model: Any,
-    mode: Any,
-    component: int = 0,
-    *,
-    coverage: float = 0.9,
-    max_rows: int = 30,
-    sort: str | None = None,
+    model: Any, mode: Any, component: int = 0, *, coverage: float = 0.9, max_rows: int = 30, sort: str | None = None,
     ax: Any = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Draw one component of one mode: the posterior mean of every row's weight, with its interval.
 
     Weights are those of ``model.components(mode)``, of norm 1 in every mode.
@@ -284,9 +278,8 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
     Examples
     --------
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_variance_explained(model.variance_explained(tensor)).get_title()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_variance_explained(model.variance_explained()).get_title()
     'Variance explained'
     """
     check_choice("kind", kind, ("bars", "scree"))

@@ -185,15 +185,9 @@ def plot_rate(
 
 
 def plot_predictions(
-    y: ArrayLike,
-    mean: ArrayLike,
-    sd: ArrayLike | None = None,
-    *,
-    coverage: float = 0.9,
-    intervals: ArrayLike | None = None,
-    n_bars: int = 40,
-    ax: Any = None,
-) -> Any:
+    y: ArrayLike, mean: ArrayLike, sd: ArrayLike | None = None, *, coverage: float = 0.9,
+    intervals: ArrayLike | None = None, n_bars: int = 40, ax: Any = None,
+) -> Any:  # fmt: skip
     """Draw predicted against observed values, with the interval of some of them.
 
     Parameters
