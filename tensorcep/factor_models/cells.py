@@ -128,10 +128,8 @@ class DenseCells(Cells):
         return values[:, None] if groups == "row" else values[None, :]
 
     def group_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
-        cells = np.broadcast_to(cells, self.shape)
-        if groups == "all":
-            return np.array([cells.sum()])
-        return np.asarray(cells.sum(axis=1 if groups == "row" else 0))
+        axis = {"all": None, "row": 1, "column": 0}[groups]
+        return np.atleast_1d(np.broadcast_to(cells, self.shape).sum(axis=axis))
 
 
 class ListedCells(Cells):

@@ -40,8 +40,9 @@ def with_wide_columns(posterior: RelationPosterior, links: list[Link], where: li
         if not empty.any():
             continue
         which = f"{empty.sum()} of {len(empty)} columns of {'the matrix' if len(links) == 1 else f'matrix {m}'}"
-        what = f"have no values (the first is column {int(np.argmax(empty))}, from 0): nothing but the spread of the"
-        warn_user(f"{which} {what} others says what to expect there; leave them out.", UserWarning)
+        first = f"the first is column {int(np.argmax(empty))}, from 0"
+        unknown = "nothing but the spread of the others says what to expect there"
+        warn_user(f"{which} have no values ({first}): {unknown}; leave them out.", UserWarning)
         if posterior.draws is not None or link.kind.theta != "noise" or not link.cols_have_bias:
             continue
         matrix, found, at = link.matrix, moments[link.col], where[link.col].bias[m]

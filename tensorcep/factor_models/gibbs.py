@@ -118,8 +118,7 @@ def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:
     # draws that differ by a rotation have the same latent values; without this their mean means little
     turned = [draws.copy() for draws in rows]
     for s in range(len(rows[0]) - 1):
-        cross = sum(draws[s, :, :rank].T @ draws[-1, :, :rank] for draws in rows)
-        u, _, vt = np.linalg.svd(cross)
+        u, _, vt = np.linalg.svd(sum(draws[s, :, :rank].T @ draws[-1, :, :rank] for draws in rows))
         for draws, target in zip(rows, turned, strict=True):
             target[s, :, :rank] = draws[s, :, :rank] @ (u @ vt)
     return turned

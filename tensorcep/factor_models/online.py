@@ -76,8 +76,7 @@ def learn_rows(
         for _ in range(SETTLING):  # each given the other
             precision = precisions_of(entity, problem.precision_prior, columns)
             columns = _columns(said, precision, entity)
-    precisions = (run.posterior.precisions[0], precision)
-    posterior = run.posterior._replace(moments=(rows, columns), precisions=precisions)
+    posterior = run.posterior._replace(moments=(rows, columns), precisions=(run.posterior.precisions[0], precision))
     return run._replace(posterior=posterior), link, turn @ sums @ turn.T
 
 
@@ -110,8 +109,7 @@ def _turn(mean_square: np.ndarray, columns: Moments, where: list[Layout]) -> tup
 
 def _turned(rows: Moments, T: np.ndarray) -> Moments:
     """Moments of T u."""
-    C = rows.mean.shape[1]
-    cov = np.einsum("ij,njk,lk->nil", T, unpack(rows.cov, C), T)
+    cov = np.einsum("ij,njk,lk->nil", T, unpack(rows.cov, len(T)), T)
     return Moments(rows.mean @ T.T, pack(cov), False)
 
 

@@ -236,8 +236,7 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     typical = float(np.median(own[sound])) if sound.any() else whole
     few = np.sqrt((squares + typical**2) / np.maximum(counts, 1.0))
     constant = (counts > 0) & (own <= ROUNDING * np.abs(centre))  # of a column without cells nothing is known
-    scale = np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few))
-    return Units(centre, scale)
+    return Units(centre, np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few)))
 
 
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:

@@ -305,5 +305,4 @@ class CellPredictive(NamedTuple):
         mean = np.maximum(self.mean, LEAST)
         more = np.maximum(self.sd**2 - mean, 1e-9 * mean)
         r = mean**2 / more
-        wide = more > 1e-6 * mean
-        return np.where(wide, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))
+        return np.where(more > 1e-6 * mean, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))

@@ -91,8 +91,7 @@ def as_packed(moments: Moments) -> Moments:
     """The same moments with packed covariances."""
     if not moments.diagonal:
         return moments
-    C = moments.mean.shape[1]
-    return Moments(moments.mean, pack(moments.cov[:, :, None] * np.eye(C)), False)
+    return Moments(moments.mean, pack(moments.cov[:, :, None] * np.eye(moments.mean.shape[1])), False)
 
 
 def with_one(free: np.ndarray, C: int, mean: np.ndarray, cov: np.ndarray) -> Moments:

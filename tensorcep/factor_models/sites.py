@@ -328,8 +328,7 @@ def noisy_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.nda
     psi_var = 1.0 / (omega + tau)
     psi = psi_var * (tau * f + kappa)
     only = relation.cells.only_observed
-    weight = only(np.full((1,) * f.ndim, tau))
-    return Sites(weight, only(tau * psi), noise, r, psi, psi_var)
+    return Sites(only(np.full((1,) * f.ndim, tau)), only(tau * psi), noise, r, psi, psi_var)
 
 
 def noisy_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:

@@ -69,8 +69,7 @@ class BaseRelations(FactorModel):
         for link in links:
             check_row_prior(row_prior, plan.method.name, link)
         known = known_rows(row_prior, labels[0], given)
-        rng = check_random_state(self.random_state)
-        result, where = fit_components(plan, links, learned, rng, "random", known)
+        result, where = fit_components(plan, links, learned, check_random_state(self.random_state), "random", known)
         self._set_fitted(result, links, where, names, _entity_labels=labels)
         return self
 

@@ -358,8 +358,7 @@ def spread(X: Any, information: np.ndarray, prior_cov: np.ndarray, steps: int) -
     """Least and largest eigenvalue of X'WX with the prior's precision, scaled to a unit diagonal."""
     # W is what each row tells of x'w. Both are 1 where the posterior has no correlations. By this many steps of
     # Lanczos' iteration from a fixed start: the least one is found from above, the largest from below.
-    squares = X.multiply(X).T @ information
-    scale = 1.0 / np.sqrt(squares + 1.0 / prior_cov)
+    scale = 1.0 / np.sqrt(X.multiply(X).T @ information + 1.0 / prior_cov)
     vector, before, b = np.sqrt(1.0 + np.arange(len(scale)) % 7), np.zeros(len(scale)), 0.0
     vector /= np.linalg.norm(vector)
     diagonal, beside = list[float](), list[float]()

@@ -66,8 +66,7 @@ def _parts(given: Any) -> list[np.ndarray]:
     if isinstance(given, FactorModel):
         return [moments.mean[:, : given.n_components_] for moments in given.posterior_.moments]
     if hasattr(given, "column_modes_"):
-        every = [len(modes) == len(given.shape_) for modes in given.column_modes_]
-        shares = given.relevance_ * every
+        shares = given.relevance_ * [len(modes) == len(given.shape_) for modes in given.column_modes_]
         kept = shares > 1e-3 * shares.max(initial=0.0)
         return [np.asarray(factor)[:, kept] for factor in given.factors_]
     if hasattr(given, "weights") and hasattr(given, "factors"):

@@ -65,8 +65,7 @@ def _scores_of_folds(data: Data, ranks: list[int], patience: int, cluster: Clust
     F = len(data.folds)
     for rank in ranks if cluster is None else ():
         begin = time.perf_counter()
-        found = list(pool.map(partial(data.log_score, rank), range(F)))
-        yield found, time.perf_counter() - begin
+        yield list(pool.map(partial(data.log_score, rank), range(F))), time.perf_counter() - begin
     if cluster is None:
         return
     held, at_a_time = cluster.put(data), len(ranks) if patience >= len(ranks) else 1

@@ -48,9 +48,8 @@ def plot_convergence(
     if tol is not None:
         check_range("tol", tol, 0.0, include_low=False)
     ax = axes_of(ax)
-    sweeps = np.arange(1, change.size + 1)
     # A change of exactly 0 has no place on a log scale.
-    ax.plot(sweeps, np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
+    ax.plot(np.arange(1, change.size + 1), np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
     if anneal:
         member = np.asarray(trace.get("member", np.zeros(change.size)))
         firsts = [0, *(np.flatnonzero(np.diff(member)) + 1)]  # fits of a mixture follow each other

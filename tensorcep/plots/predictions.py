@@ -180,8 +180,7 @@ def plot_rate(
         ax.plot(X[:, 0], y, "o", color=ACCENT, markersize=3, label="counts")
     ax.set_ylim(bottom=0.0)
     ax.legend(frameon=False)
-    name = getattr(model, "feature_names_in_", ("x",))[0]
-    return finish(ax, "Rate of counts", str(name), "count")
+    return finish(ax, "Rate of counts", str(getattr(model, "feature_names_in_", ("x",))[0]), "count")
 
 
 def plot_predictions(

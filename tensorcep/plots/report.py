@@ -113,8 +113,7 @@ def _side_by_side(figure: Any, items: Sequence[Any], draw: Callable[..., Any]) -
 
 def _residuals(figure: Any, model: Any, panels: Sequence[Sequence[tuple[Any, int, int]]]) -> None:
     """Residuals of these entries by the rows of this mode of this matrix, in each panel of a grid."""
-    grid = figure.subplots(len(panels), len(panels[0]), squeeze=False)
-    for row, axes in zip(panels, grid, strict=True):
+    for row, axes in zip(panels, figure.subplots(len(panels), len(panels[0]), squeeze=False), strict=True):
         for (entries, mode, m), ax in zip(row, axes, strict=True):
             plot_residuals(model, entries, mode=mode, matrix=m, max_rows=25, ax=ax)
 
