@@ -319,9 +319,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ((150, 4), True)
         """
         relation = self._relation(0)
-        return results.over_draws(
-            self.posterior_, 0, relation, lambda rows, cols, *_: results.latent_block(relation, rows, cols)
-        )
+        return results.over_draws(self.posterior_, 0, relation, lambda u, v, *_: results.latent_block(relation, u, v))
 
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features).

@@ -77,7 +77,7 @@ class GLMRule(NamedTuple):
 
 
 class GLMSums(NamedTuple):
-    """Per chunk: sums of the new messages and of the undamped changes of nu, (chunks, d) each, and counts."""
+    """Per chunk, zeros before a sweep: sums of the new messages and of undamped changes of nu, (chunks, d); counts."""
 
     tau: np.ndarray
     nu: np.ndarray

@@ -63,10 +63,10 @@ def scores_of(
 def _scores_of_folds(data: Data, ranks: list[int], patience: int, cluster: Cluster | None, pool: Any) -> Iterator[Any]:
     """Scores of the folds, and seconds, of one rank after the other."""
     F = len(data.folds)
-    for rank in ranks if cluster is None else ():
-        begin = time.perf_counter()
-        yield list(pool.map(partial(data.log_score, rank), range(F))), time.perf_counter() - begin
     if cluster is None:
+        for rank in ranks:
+            begin = time.perf_counter()
+            yield list(pool.map(partial(data.log_score, rank), range(F))), time.perf_counter() - begin
         return
     held, at_a_time = cluster.put(data), len(ranks) if patience >= len(ranks) else 1
     for first in range(0, len(ranks), at_a_time):  # all at a time where all of them will be tried
