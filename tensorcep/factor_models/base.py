@@ -78,22 +78,16 @@ def read_attributes(stored: StoredModel, _own: Sequence[str] = ()) -> dict[str, 
     fitted: FittedRelations = fitted_record(stored, FittedRelations)
     links = [Link(no_data(link.shape), *link[1:]) for link in fitted.links]
     _check_sense(fitted, links)
-    attributes = {
-        "posterior_": fitted.posterior,
-        "_where": list(fitted.where),
-        "_links": links,
-        "_names": list(fitted.names),
-        "lower_bound_": np.nan if fitted.lower_bound is None else fitted.lower_bound,
-        "n_iter_": fitted.n_iter,
-        "converged_": fitted.converged,
-        "trace_": fitted.trace,
-        "_entity_labels": [None] * len(fitted.where) if fitted.labels is None else list(fitted.labels.labels()),
-    }
+    where, labels = list(fitted.where), fitted.labels
+    attributes: dict[str, Any] = {"posterior_": fitted.posterior, "_where": where, "_links": links}
+    attributes |= {"n_iter_": fitted.n_iter, "converged_": fitted.converged, "trace_": fitted.trace}
+    attributes["_names"] = list(fitted.names)
+    attributes["lower_bound_"] = np.nan if fitted.lower_bound is None else fitted.lower_bound
+    attributes["_entity_labels"] = [None] * len(where) if labels is None else list(labels.labels())
     if fitted.n_features_in is not None:
         rows = fitted.posterior.moments[0].mean.shape[0]
         attributes["n_samples_seen_"] = rows if fitted.n_samples_seen is None else fitted.n_samples_seen
-        attributes["_sums_of_rows"] = fitted.sums_of_rows
-        attributes["n_features_in_"] = fitted.n_features_in
+        attributes |= {"_sums_of_rows": fitted.sums_of_rows, "n_features_in_": fitted.n_features_in}
     if fitted.feature_names:
         attributes["feature_names_in_"] = np.array(fitted.feature_names, dtype=object)
     return attributes
@@ -127,9 +121,6 @@ def _check_sense(fitted: FittedRelations, links: list[Link]) -> None:
     for centre, scale in (link.units for link in fitted.links if link.units is not None):
         if not ((scale > 1.0 / LARGEST_UNIT).all() and (np.maximum(scale, np.abs(centre)) < LARGEST_UNIT).all()):
             raise ValueError("the units of its columns are not positive, or so large that predictions would overflow")
-
-
-# What all factor models share: parameters in plain words, and a fit in three steps: plan, run, set.
 
 
 @dataclass(eq=False, repr=False)
@@ -170,9 +161,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         """The attributes that follow from a posterior, fitted now or read from a file."""
         raise NotImplementedError
 
-    def _set_fitted(
-        self, result: Run, links: list[Link], where: list[Layout], names: list[str], more: dict[str, Any]
-    ) -> None:
+    def _set_fitted(self, result: Run, links: list[Link], where: list[Layout], names: list[str], **more: Any) -> None:
         """Set all attributes of a fit, and some more, in one step; names of features of an earlier one go."""
         new, gone = copy.copy(self), ("feature_names_in_", "_entity_labels")
         new.__dict__ = {name: value for name, value in vars(self).items() if name not in gone}
@@ -267,23 +256,17 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         Examples
         --------
         >>> from sklearn.datasets import load_iris
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> X = load_iris().data
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
-        >>> model.variance_explained().index.tolist()
-        ['sepal', 'petal']
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> model.variance_explained().shape
+        (1, 1)
         """
-        check_is_fitted(self, "posterior_")
-        found = []
+        names, K, found = self.matrix_names_, self._where[0].rank, []
         for m, link in enumerate(self._links):
-            relation, K = self._relation(m), self._where[0].rank
-            if link.units is not None:
-                energy = results.energies(self.posterior_, relation._replace(units=None), K)
-                found.append(energy / link.matrix.cells.shape[1])
-            else:
-                found.append(results.shares(self.posterior_, relation, K))
-        columns = pd.RangeIndex(len(found[0]), name="component")
-        return pd.DataFrame(np.stack(found), index=pd.Index(self.matrix_names_, name="matrix"), columns=columns)
+            whole = None if link.units is None else link.matrix.cells.shape[1]
+            found.append(results.shares(self.posterior_, self._relation(m), K, whole))
+        columns = pd.RangeIndex(K, name="component")
+        return pd.DataFrame(np.stack(found), index=pd.Index(names, name="matrix"), columns=columns)
 
     @property
     def weights_(self) -> np.ndarray:
@@ -302,25 +285,21 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def components(self, matrix: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
         """The loadings of a matrix's columns, as a tidy table, in the units of the data.
 
+        A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
+
         Parameters
         ----------
         matrix : name or position, default=0
         coverage : float, default=0.9
             Of the interval lower to upper.
 
-        Returns
-        -------
-        DataFrame
-            A row per column of the matrix and component: feature, component, mean, sd, lower, upper.
-
         Examples
         --------
         >>> from sklearn.datasets import load_iris
-        >>> from tensorcep import GroupFactorAnalysis
-        >>> X = load_iris().data
-        >>> model = GroupFactorAnalysis(1, random_state=0, tol=1e-2).fit({"sepal": X[:, :2], "petal": X[:, 2:]})
-        >>> model.components("petal").shape[0]
-        2
+        >>> from tensorcep import BayesianPCA
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris(as_frame=True).data)
+        >>> model.components()["feature"].tolist()[0]
+        'sepal length (cm)'
         """
         m = self._position(matrix)
         e = self._links[m].col
@@ -331,17 +310,14 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def scores_frame(self, entity: Any = 0, coverage: float = 0.9) -> pd.DataFrame:
         """The components of an entity's rows (samples, users, ...), as a tidy table with their labels.
 
+        A row per row of the entity and component: row, component, mean, sd, lower, upper.
+
         Parameters
         ----------
         entity : name or position, default=0
             Of a model of one matrix or of views 0, the rows.
         coverage : float, default=0.9
             Of the interval lower to upper.
-
-        Returns
-        -------
-        DataFrame
-            A row per row of the entity and component: row, component, mean, sd, lower, upper.
 
         Examples
         --------
@@ -369,7 +345,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         return pd.DataFrame({**table, "sd": sd.T.ravel(), **ends})
 
     def predict_cells(self, X: Any, matrix: Any = 0, return_std: bool = False) -> Any:
-        """Predictive means of some cells of a matrix that was fitted, observed or not.
+        """Predictive means (n,) of some cells of a matrix that was fitted, observed or not.
 
         Parameters
         ----------
@@ -379,10 +355,6 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         matrix : name or position, default=0
         return_std : bool, default=False
             Also return the standard deviations of new observations.
-
-        Returns
-        -------
-        ndarray (n,), or a pair of them
 
         Examples
         --------
@@ -399,16 +371,14 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
     def predictive(self, X: Any, part: Any = 0) -> CellPredictive:
         """The laws of new observations of some cells of a matrix, as models of tensors give them, too.
 
+        They have `mean`, `sd`, `interval(coverage)`, `holds(y, coverage)` and `log_score(y)`.
+
         Parameters
         ----------
         X : table, SparseTensor or coordinates (n, 2)
             As in `predict_cells`.
         part : name or position, default=0
             The matrix.
-
-        Returns
-        -------
-        object with `mean`, `sd`, `interval(coverage)`, `holds(y, coverage)` and `log_score(y)`
 
         Examples
         --------
@@ -428,12 +398,7 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         return CellPredictive(self._links[m].likelihood, mean, np.sqrt(variance), law)
 
     def latent_draws(self, X: Any, part: Any = 0) -> np.ndarray:
-        """A sampler's latent values of some cells of a matrix, (1, draws, n).
-
-        Raises
-        ------
-        ValueError
-            If the method draws none.
+        """A sampler's latent values of some cells of a matrix, (1, draws, n); a ValueError where the method draws none.
 
         Examples
         --------
@@ -478,9 +443,8 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
         law = self.predictive(tensor.coords, part)
         places = zip(known.modes, known.labels, tensor.coords.T, strict=True)
         rows = {name: at if own is None else own.index.take(at) for name, own, at in places}
-        return pd.DataFrame(
-            {**rows, "value": tensor.values, "mean": law.mean, "sd": law.sd, "surprise": -law.log_score(tensor.values)}
-        )
+        said = {"mean": law.mean, "sd": law.sd, "surprise": -law.log_score(tensor.values)}
+        return pd.DataFrame({**rows, "value": tensor.values, **said})
 
     def _cells_of(self, X: Any, m: int) -> np.ndarray:
         """Coordinates (n, 2) of cells of matrix m: a table of rows and columns, or a SparseTensor, or coordinates."""
@@ -538,10 +502,8 @@ class FactorModel(TakesMethod, BaseEstimator):  # type: ignore[misc]
             "health": results.health_line(self, relations),
         }
         weights = pd.DataFrame(np.atleast_2d(self.weights_), index=explained.index).T.reset_index(drop=True)
-        tables = {
-            "Variance explained": explained.T.reset_index(),
-            "Weights of components of unit norm": weights.reset_index(names="component"),
-        }
+        tables = {"Variance explained": explained.T.reset_index()}
+        tables["Weights of components of unit norm"] = weights.reset_index(names="component")
         for m, name in enumerate(self.matrix_names_):
             lines = []
             for r, own in self.components(m).groupby("component", sort=True):
@@ -580,8 +542,6 @@ def columns_of_cells(X: pd.DataFrame, labels: LabelPair, entities: tuple[str | N
         fail_value(f"X must hold a column of rows and one of columns; got {given}.")
     if all(names) and not all(isinstance(name, (int, np.integer)) for name in given):
         wanted = ", ".join(repr(own[-1]) for own in names)
-        fail_value(
-            f"X must have the columns {wanted}, which name the rows and the columns of the matrix; got "
-            f"{', '.join(map(repr, given))}; rename or choose them."
-        )
+        got = f"which name the rows and the columns of the matrix; got {', '.join(map(repr, given))}"
+        fail_value(f"X must have the columns {wanted}, {got}; rename or choose them.")
     return [0, 1]

@@ -128,11 +128,8 @@ class DenseCells(Cells):
         return values[:, None] if groups == "row" else values[None, :]
 
     def group_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
-        """Sums of a cell array over all cells, each row, or each column."""
-        cells = np.broadcast_to(cells, self.shape)
-        if groups == "all":
-            return np.array([cells.sum()])
-        return np.asarray(cells.sum(axis=1 if groups == "row" else 0))
+        axis = {"all": None, "row": 1, "column": 0}[groups]
+        return np.atleast_1d(np.broadcast_to(cells, self.shape).sum(axis=axis))
 
 
 class ListedCells(Cells):
@@ -172,7 +169,6 @@ class ListedCells(Cells):
         return values if groups == "all" else values[self.rows if groups == "row" else self.cols]
 
     def group_sums(self, cells: np.ndarray, groups: str) -> np.ndarray:
-        """Sums of a cell array over all cells, each row, or each column."""
         cells = np.broadcast_to(cells, self.n_observed)
         if groups == "all":
             return np.array([cells.sum()])
@@ -182,8 +178,7 @@ class ListedCells(Cells):
 
 # Matrices with gaps as the factor models take them: arrays with NaN, DataFrames, sparse matrices.
 
-# check(name, values) returns values that are allowed
-Check = Callable[[str, np.ndarray], np.ndarray]
+Check = Callable[[str, np.ndarray], np.ndarray]  # check(name, values) returns values that are allowed
 # How scikit-learn is to check arrays for `read_matrix`.
 READ: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64, "order": "C"}
 READ["ensure_all_finite"] = "allow-nan"

@@ -15,55 +15,35 @@ from tensorcep.core.executor import MOST_VERBOSE, ThreadExecutor, n_threads, one
 from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.packing import unpack
 from tensorcep.factor_models.cells import DenseCells
-from tensorcep.factor_models.gibbs import GIBBS_ENGINE, sampler_of
+from tensorcep.factor_models.gibbs import GIBBS_ENGINE
 from tensorcep.factor_models.layout import Layout, Link, layouts, relation_of
-from tensorcep.factor_models.problem import (
-    FLOOR,
-    Entity,
-    Priors,
-    Products,
-    Relation,
-    RelationPosterior,
-    RelationProblem,
-    Sites,
-    State,
-)
-from tensorcep.factor_models.results import parameters, shares
+from tensorcep.factor_models.problem import FLOOR, Entity, Priors, Products, RelationPosterior, RelationProblem, State
+from tensorcep.factor_models.results import for_new_rows, shares
 from tensorcep.factor_models.settings import VB, Gibbs, settings_of
-from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, as_packed, latent_moments, variances
+from tensorcep.factor_models.side_information import FoundLaw, KnownOf, Moments, as_packed, latent_moments, variances
 from tensorcep.factor_models.sites import count_factor
 from tensorcep.factor_models.variational import FACTORISED_ENGINE, VB_ENGINE
 from tensorcep.likelihoods.parameters.base import Gammas
 
-# Columns of a matrix without any value: they are told of, and predicted as wide as the values of the others are.
 
-
-def empty_columns(links: list[Link]) -> list[np.ndarray]:
-    """Which columns (D,) bool of each matrix have no values, nor their entity in another matrix; a warning says so."""
+def with_wide_columns(posterior: RelationPosterior, links: list[Link], where: list[Layout]) -> RelationPosterior:
+    """The posterior whose offsets of empty columns of real data vary as values about their common mean do."""
+    # Empty are columns without values, whose entity has none in another matrix either; a warning says so. A sampler's
+    # draws stay as they are.
     seen: dict[int, np.ndarray] = {}
     for link in links:
         for entity, side in ((link.row, "row"), (link.col, "column")):
             seen[entity] = seen.get(entity, False) | (link.matrix.cells.counts(side) > 0.0)
-    columns = [~seen[link.col] for link in links]
-    for m, empty in enumerate(columns):
-        if empty.any():
-            which = "the matrix" if len(columns) == 1 else f"matrix {m}"
-            warn_user(
-                f"{empty.sum()} of {len(empty)} columns of {which} have no values (the first is column "
-                f"{int(np.argmax(empty))}, from 0): nothing but the spread of the others says what to expect there; "
-                "leave them out.",
-                UserWarning,
-            )
-    return columns
-
-
-def with_wide_columns(
-    posterior: RelationPosterior, links: list[Link], where: list[Layout], columns: list[np.ndarray]
-) -> RelationPosterior:
-    """The posterior whose offsets of empty columns of real data vary as values about their common mean do."""
     moments = list(posterior.moments)
-    for m, (link, empty) in enumerate(zip(links, columns, strict=True)):
-        if not (empty.any() and link.kind.theta == "noise" and link.cols_have_bias):
+    for m, link in enumerate(links):
+        empty = ~seen[link.col]
+        if not empty.any():
+            continue
+        which = f"{empty.sum()} of {len(empty)} columns of {'the matrix' if len(links) == 1 else f'matrix {m}'}"
+        first = f"the first is column {int(np.argmax(empty))}, from 0"
+        unknown = "nothing but the spread of the others says what to expect there"
+        warn_user(f"{which} have no values ({first}): {unknown}; leave them out.", UserWarning)
+        if posterior.draws is not None or link.kind.theta != "noise" or not link.cols_have_bias:
             continue
         matrix, found, at = link.matrix, moments[link.col], where[link.col].bias[m]
         centre, scale = (0.0, 1.0) if link.units is None else link.units
@@ -84,31 +64,28 @@ def with_wide_columns(
 LEAST, MOST = 10, 40  # components that a fit starts from
 WORK = 1e9  # cells times squared components of a sweep, about a second
 TRIAL_SWEEPS = 20  # after which those that say nothing are left out
+Placed = tuple[RelationProblem, list[Layout]]  # with where components and biases lie
 START_VARIANCE = 1e-2  # below what data of unit variance say: larger, and the noise starts large and switches all off
 NOISE_PRIOR = (0.5, 0.5 * FLOOR)  # one more cell in every group: the floor of the noise
 
 
 def fit_components(
-    plan: RunPlan, links: list[Link], learned: list[bool], rng: Any, init: str, known: tuple[KnownRows | None, ...] = ()
+    plan: RunPlan, links: list[Link], learned: list[bool], rng: Any, init: str, known: KnownOf = ()
 ) -> tuple[Run, list[Layout]]:
     """Fit with the components that are asked for; or with many, and then with those that say something."""
     # The posterior has those that are kept, by the variance that they explain, the largest first, as the layouts say.
-    first = _largest(links) if plan.rank is None else plan.rank
-    problem, where = build_problem(links, first, learned, rng, init, known)
     if plan.rank is None:
-        problem = _pruned(plan, problem, links, learned)
-        where = layouts(links, len(learned), problem.rank)
-    result = plan.fit(problem)
-    posterior, K, columns = result.posterior, problem.rank, empty_columns(links)
+        problem, where = _pruned(plan, links, learned, rng, init, known)
+    else:
+        problem, where = build_problem(links, plan.rank, learned, rng, init, known)
+    result, K = plan.fit(problem), problem.rank
+    posterior = with_wide_columns(result.posterior, links, where)
     if not plan.method.capabilities.sampler:
-        posterior = with_wide_columns(posterior, links, where, columns)
         kept = np.flatnonzero(alive(posterior, learned, K))
         if len(kept) == 0:
-            warn_user(
-                "no component explains more than its own uncertainty: the fit predicts no better than the means; the "
-                "data hold no such structure, or too few cells to see it.",
-                ConvergenceWarning,
-            )
+            text = "no component explains more than its own uncertainty: the fit predicts no better than the means"
+            few = "the data hold no such structure, or too few cells to see it"
+            warn_user(f"{text}; {few}.", ConvergenceWarning)
         if plan.rank is None and len(kept) < K:
             kept = kept if len(kept) else np.zeros(1, dtype=np.int64)
             posterior, K = chosen(posterior, kept, K), len(kept)
@@ -118,8 +95,14 @@ def fit_components(
     return result._replace(posterior=chosen(posterior, np.argsort(-energy, kind="stable"), K)), where
 
 
-def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned: list[bool]) -> RelationProblem:
-    """The problem with the components that a few sweeps of a variational method leave, started from these."""
+def _pruned(plan: RunPlan, links: list[Link], learned: list[bool], *start: Any) -> Placed:
+    """The problem with the components that a few sweeps of a variational method leave of many, started from these."""
+    # Many are what covariances of this size tell from noise (Ledermann 1937), within `MOST`: large matrices start from
+    # fewer, so that a sweep stays within `WORK`, but from `LEAST` where the shape allows it.
+    affordable = np.clip(np.sqrt(WORK / sum(link.matrix.x.size for link in links)), LEAST, MOST)
+    shortest = [min(link.matrix.cells.shape) for link in links]
+    identified = sum(int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2) for n in shortest)
+    problem, _ = build_problem(links, max(1, min(int(affordable), identified)), learned, *start)
     method, settings = (VB_ENGINE, VB()) if plan.method.capabilities.sampler else (plan.method, plan.settings)
     trial = RunPlan(method, settings, TRIAL_SWEEPS, plan.tol, plan.n_threads).fit(problem, warn=False)
     kept = np.flatnonzero(alive(trial.posterior, learned, problem.rank))
@@ -132,7 +115,7 @@ def _pruned(plan: RunPlan, problem: RelationProblem, links: list[Link], learned:
         entities.append(entity._replace(precision=precision.mean, learned=left, one=layout.one))
     relations = tuple(relation_of(link, m, where) for m, link in enumerate(links))
     start = tuple(moments.mean for moments in posterior.moments)
-    return problem._replace(entities=tuple(entities), relations=relations, start=start, rank=len(kept))
+    return problem._replace(entities=tuple(entities), relations=relations, start=start, rank=len(kept)), where
 
 
 def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.ndarray:
@@ -148,30 +131,18 @@ def alive(posterior: RelationPosterior, learned: list[bool], rank: int) -> np.nd
 
 def chosen(posterior: RelationPosterior, order: np.ndarray, rank: int) -> RelationPosterior:
     """The posterior with some of its components, in this order; biases stay."""
-    moments, precisions = [], []
-    for m, p in zip(posterior.moments, posterior.precisions, strict=True):
-        index = np.concatenate([order, np.arange(rank, m.mean.shape[1])])
-        moments.append(m.select(index))
-        precisions.append(Gammas(p.mean[index], p.log_mean[index], p.divergence))
+    indices = [np.concatenate([order, np.arange(rank, own.mean.shape[1])]) for own in posterior.moments]
+    moments = tuple(own.select(at) for own, at in zip(posterior.moments, indices, strict=True))
+    parts = zip(posterior.precisions, indices, strict=True)
+    precisions = tuple(Gammas(own.mean[at], own.log_mean[at], own.divergence) for own, at in parts)
     draws = posterior.draws
     if draws is not None:
-        indices = [np.concatenate([order, np.arange(rank, rows.shape[2])]) for rows in draws.rows]
         draws = draws._replace(rows=tuple(rows[:, :, at] for rows, at in zip(draws.rows, indices, strict=True)))
     laws = tuple(
         None if law is None else FoundLaw(law.names, law.coef[:, order], law.sd[:, order], law.lengths[:, order])
         for law in posterior.laws
     )
-    return posterior._replace(moments=tuple(moments), precisions=tuple(precisions), draws=draws, laws=laws)
-
-
-def _largest(links: list[Link]) -> int:
-    """Components to start from: what covariances of this size tell from noise (Ledermann 1937), within `MOST`."""
-    shapes = [link.matrix.cells.shape for link in links]
-    cells = sum(link.matrix.x.size for link in links)
-    # large matrices start from fewer, so that a sweep stays within `WORK`, but from `LEAST` where the shape allows it
-    affordable = np.clip(np.sqrt(WORK / cells), LEAST, MOST)
-    identified = [min(int((2 * n + 1 - np.sqrt(8 * n + 1)) / 2) for n in shape) for shape in shapes]
-    return max(1, min(int(affordable), sum(identified)))
+    return posterior._replace(moments=moments, precisions=precisions, draws=draws, laws=laws)
 
 
 # The problem of some relations, and where its methods start: near the singular vectors of a matrix, or at random.
@@ -181,9 +152,7 @@ STARTS = ("svd", "random")
 EXACT_SVD = 1000  # the shorter side up to which a Gram matrix is taken apart
 
 
-def build_problem(
-    links: list[Link], rank: int, learned: list[bool], rng: Any, init: str, known: tuple[KnownRows | None, ...]
-) -> tuple[RelationProblem, list[Layout]]:
+def build_problem(links: list[Link], rank: int, learned: list[bool], rng: Any, init: str, known: KnownOf) -> Placed:
     """The problem of some relations; `learned` says for each entity whether its components' precisions are learned."""
     where, sizes = layouts(links, len(learned), rank), dict[int, int]()
     for link in links:
@@ -224,8 +193,7 @@ def _svd_start(link: Link, rank: int, rng: np.random.Generator) -> tuple[np.ndar
 def _leading_vectors(X: Any, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Leading singular vectors and values, the same in every run: exact where one side is short."""
     if min(X.shape) > EXACT_SVD:
-        u, s, vt = randomized_svd(X, K, random_state=0)
-        return u, s, vt
+        return randomized_svd(X, K, random_state=0)
     if X.shape[0] < X.shape[1]:
         u, s, vt = _leading_vectors(X.T, K)
         return vt.T, s, u.T
@@ -236,10 +204,7 @@ def _leading_vectors(X: Any, K: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return u, s, v.T
 
 
-# New rows of an entity, given all else as fitted.
-
-MAX_SWEEPS = 500
-TOLERANCE = 1e-8
+MAX_SWEEPS, TOLERANCE = 500, 1e-8
 
 
 def new_rows(
@@ -250,23 +215,15 @@ def new_rows(
     e, n = first.row, first.matrix.cells.shape[0]
     entities, start, frozen = list[Entity](), list[np.ndarray](), list[Moments | None]()
     for number, (moments, layout) in enumerate(zip(posterior.moments, where, strict=True)):
-        new, fixed = number == e, np.zeros(layout.size, dtype=bool)
-        precision = posterior.precisions[e].mean if new else np.ones(layout.size)
-        entities.append(Entity(n if new else len(moments.mean), precision, fixed, layout.one))
+        new = number == e
+        size, fixed = n if new else len(moments.mean), np.zeros(layout.size, dtype=bool)
+        entities.append(Entity(size, posterior.precisions[number].mean, fixed, layout.one))
         start.append(layout.rows_at_zero(n) if new else moments.mean)
         frozen.append(None if new else as_packed(moments))
     # a new row's own dispersion is unknown: it gets the mean of those fitted
     relations = [for_new_rows(relation_of(link, m, where), posterior.sites[m]) for m, link in links.items()]
     problem = RelationProblem(tuple(entities), tuple(relations), tuple(start), tuple(frozen))
     return RunPlan(VB_ENGINE, VB(), MAX_SWEEPS, TOLERANCE, n_threads).fit(problem).state, problem
-
-
-def for_new_rows(relation: Relation, sites: Sites) -> Relation:
-    """The relation of new rows: noise and dispersion as fitted, their mean where every row has a dispersion."""
-    noise, r = parameters(sites)
-    if r is not None and relation.groups == "row":
-        relation, r = relation._replace(groups="all", table=None), np.array([r.mean()])
-    return relation._replace(known_noise=noise, known_r=r)
 
 
 def row_evidence(state: State, problem: RelationProblem) -> np.ndarray:
@@ -286,8 +243,6 @@ def row_evidence(state: State, problem: RelationProblem) -> np.ndarray:
     return np.asarray(values - 0.5 * (squares - R - log_det - np.log(precision).sum()))
 
 
-# Running a method on relations: what an estimator asks for, checked before any work, and the run itself.
-
 ENGINES: dict[str, AnyMethod] = {method.name: method for method in (FACTORISED_ENGINE, VB_ENGINE, GIBBS_ENGINE)}
 
 
@@ -304,8 +259,9 @@ class RunPlan(NamedTuple):
 
     def check(self, links: list[Link]) -> None:
         """Refuse matrices that the method has no sampler for."""
-        for link in links if self.method.capabilities.sampler else ():
-            sampler_of(link.kind)
+        if self.method.capabilities.sampler and any(link.kind.form.drawn is None for link in links):
+            other = "augmentation 'direct' or 'noise', or for counts likelihood 'negbinomial'"
+            fail_value(f"method 'gibbs' has no sampler for Boehning's bound; use {other}.")
 
     def fit(self, problem: RelationProblem, callbacks: tuple[Callable[..., Any], ...] = (), warn: bool = True) -> Run:
         """Run the method, BLAS on one thread so that its sums have one order; warn of a run that did not converge."""
@@ -314,12 +270,9 @@ class RunPlan(NamedTuple):
         with one_blas_thread():
             result = run(method, problem, settings, callbacks=callbacks, **how)
         if warn and not method.capabilities.sampler and not result.converged and not result.stopped:
-            last = result.trace["change"][-1]
-            warn_user(
-                f"{method.name} stopped after max_iter={max_iter} sweeps with a relative change of {last:.2g} > "
-                f"tol={tol:g}; increase max_iter or raise tol.",
-                ConvergenceWarning,
-            )
+            got = f"with a relative change of {result.trace['change'][-1]:.2g} > tol={tol:g}"
+            cure = "increase max_iter or raise tol."
+            warn_user(f"{method.name} stopped after max_iter={max_iter} sweeps {got}; {cure}", ConvergenceWarning)
         return result
 
 

@@ -6,45 +6,23 @@ variant with their posterior variances added is no Gibbs step and is not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tensorcep.core.checks import fail_value
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack
-from tensorcep.factor_models.problem import (
-    Kind,
-    Relation,
-    RelationDraws,
-    RelationPosterior,
-    RelationProblem,
-    SiteInputs,
-    Sites,
-    State,
-    first_noise,
-    natural_parameters,
-    replaced,
-)
+from tensorcep.factor_models.problem import RelationDraws, RelationPosterior, RelationProblem, SiteInputs, Sites, State
 from tensorcep.factor_models.settings import Gibbs
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.kernels.rows import draw_rows
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.parameters.base import gammas_at
 
-Sampler = Callable[[SiteInputs], tuple[Sites, np.ndarray]]
 NO_SITES = Sites(np.zeros((1, 1)), np.zeros((1, 1)))
-
-
-class Draw(NamedTuple):
-    """What is kept of a sweep: rows and precisions of every entity, noise and dispersion of every relation."""
-
-    rows: tuple[np.ndarray, ...]
-    precisions: tuple[np.ndarray, ...]
-    noise: tuple[np.ndarray | None, ...]
-    r: tuple[np.ndarray | None, ...]
+# What is kept of a sweep: rows and precisions of every entity, noise and dispersion of every relation.
+Draw: TypeAlias = "tuple[tuple[np.ndarray | None, ...], ...]"
 
 
 class Chain(NamedTuple):
@@ -56,35 +34,18 @@ class Chain(NamedTuple):
     kept: tuple[Draw, ...]
 
 
-def sampler_of(kind: Kind) -> Sampler:
-    """What draws the sites of this kind of matrix; a ValueError if nothing does."""
-    if kind.form.drawn is None:
-        fail_value(
-            "method 'gibbs' has no sampler for Boehning's bound; use augmentation 'direct' or 'noise', or for counts "
-            "likelihood 'negbinomial'."
-        )
-    return kind.form.drawn
-
-
 def init(problem: RelationProblem, settings: Gibbs, executor: Executor) -> Chain:
     """The given means as the first draw, unit noise, the prior mean of r."""
     moments = tuple(_as_moments(mean) for mean in problem.start)
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
-    values = tuple(_latent(moments, relation, executor) for relation in problem.relations)
-    sites = (NO_SITES,) * len(problem.relations)
-    state = State(moments, precisions, sites, tuple((f, f) for f in values))
+    values = [relation.products(moments, executor) for relation in problem.relations]
+    state = State(moments, precisions, (NO_SITES,) * len(values), tuple((f, f) for f in values))
     return Chain(state, np.random.default_rng(problem.seed), 0, ())
 
 
 def _as_moments(rows: np.ndarray) -> Moments:
     C = rows.shape[1]
     return Moments(rows, np.zeros((1, C * (C + 1) // 2)), False)
-
-
-def _latent(moments: tuple[Moments, ...], relation: Relation, executor: Executor) -> np.ndarray:
-    u = moments[relation.row].mean[:, relation.row_coords]
-    v = moments[relation.col].mean[:, relation.col_coords]
-    return np.asarray(relation.cells.products(u, v, executor))
 
 
 def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Executor) -> tuple[Chain, Sweep]:
@@ -94,26 +55,25 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
         # streams of relations are seed + 2 index and + 1; those of entities count down from seed - 1
         f, psi = state.latent[index]
         old, streams = state.sites[index], (chain.rng, problem.seed + 2 * index, chain.sweep)
-        sites, psi = sampler_of(relation.kind)(SiteInputs(relation, problem.priors, f, psi, old, *streams, executor))
-        latent = replaced(state.latent, index, (f, psi))
-        state = state._replace(sites=replaced(state.sites, index, sites), latent=latent)
+        draw: Any = relation.kind.form.drawn
+        sites, psi = draw(SiteInputs(relation, problem.priors, f, psi, old, *streams, executor))
+        state = state.with_relation(index, (f, psi), sites)
     for e, entity in enumerate(problem.entities):
         if problem.frozen[e] is not None or not any(e in (own.row, own.col) for own in problem.relations):
             continue
         n, free, (a0, b0) = entity.n_rows, entity.free, problem.precision_prior
-        Lam, eta = natural_parameters(state, problem, e, executor)
-        drawn, good = np.empty((n, len(free))), np.empty(n)
+        Lam, eta = state.natural_parameters(problem, e, executor)
+        free_rows, good = np.empty((n, len(free))), np.empty(n)
         seed, line = (problem.seed - 1 - e) % 2**63, np.minimum(np.arange(n), len(Lam) - 1)
-        executor.run(draw_rows, 0, -(-n // LANES), line, Lam, np.ascontiguousarray(eta), seed, chain.sweep, drawn, good)
+        key = seed, chain.sweep
+        executor.run(draw_rows, 0, -(-n // LANES), line, Lam, np.ascontiguousarray(eta), *key, free_rows, good)
         rows = state.moments[e].mean.copy()
-        rows[:, free] = np.where(good[:, None] > 0.0, drawn, rows[:, free])
+        rows[:, free] = np.where(good[:, None] > 0.0, free_rows, rows[:, free])
         skipped += int(np.count_nonzero(good == 0.0))  # without a positive definite precision
         precision = chain.rng.gamma(a0 + 0.5 * n, size=rows.shape[1]) / (b0 + 0.5 * (rows**2).sum(axis=0))
-        state = state._replace(
-            moments=replaced(state.moments, e, _as_moments(rows)),
-            precisions=replaced(state.precisions, e, gammas_at(np.where(entity.learned, precision, entity.precision))),
-        )
-    values = [_latent(state.moments, relation, executor) for relation in problem.relations]
+        precisions = gammas_at(np.where(entity.learned, precision, entity.precision))
+        state = state.with_entity(e, _as_moments(rows), precisions)
+    values = [relation.products(state.moments, executor) for relation in problem.relations]
     latent = tuple((f, psi) for f, (_, psi) in zip(values, state.latent, strict=True))
     changes = [  # root mean square change, relative to the root mean square
         float(np.sqrt(np.mean((new - old) ** 2)) / (np.sqrt(np.mean(new**2)) + 1e-300))
@@ -122,11 +82,11 @@ def step(chain: Chain, problem: RelationProblem, settings: Gibbs, executor: Exec
     state, sweep = state._replace(latent=latent), chain.sweep + 1
     due = sweep > settings.burn_in and (sweep - settings.burn_in) % settings.thin == 0
     kept = (*chain.kept, _draw_of(state)) if due else chain.kept
-    return Chain(state, chain.rng, sweep, kept), Sweep(max(changes), first_noise(state), skipped)
+    return Chain(state, chain.rng, sweep, kept), Sweep(max(changes), state.first_noise(), skipped)
 
 
 def _draw_of(state: State) -> Draw:
-    return Draw(
+    return (
         tuple(moments.mean for moments in state.moments),
         tuple(precision.mean for precision in state.precisions),
         tuple(None if sites.noise is None else sites.noise.mean for sites in state.sites),
@@ -158,8 +118,7 @@ def aligned(rows: tuple[np.ndarray, ...], rank: int) -> list[np.ndarray]:
     # draws that differ by a rotation have the same latent values; without this their mean means little
     turned = [draws.copy() for draws in rows]
     for s in range(len(rows[0]) - 1):
-        cross = sum(draws[s, :, :rank].T @ draws[-1, :, :rank] for draws in rows)
-        u, _, vt = np.linalg.svd(cross)
+        u, _, vt = np.linalg.svd(sum(draws[s, :, :rank].T @ draws[-1, :, :rank] for draws in rows))
         for draws, target in zip(rows, turned, strict=True):
             target[s, :, :rank] = draws[s, :, :rank] @ (u @ vt)
     return turned

@@ -12,13 +12,11 @@ from tensorcep.core.checks import fail_value
 from tensorcep.entries.labels import Labels
 from tensorcep.factor_models.cells import DenseCells, Matrix
 from tensorcep.factor_models.problem import Entity, Kind, Relation, RelationPosterior, Units, coded, count_table
-from tensorcep.factor_models.side_information import KnownRows
+from tensorcep.factor_models.side_information import KnownOf, KnownRows
 from tensorcep.factor_models.sites import LIMITED, kind_of
 from tensorcep.priors.features import Features, Mode, designed, warn_of_rows_without
 from tensorcep.priors.regression import MOST_DIRECT
 from tensorcep.priors.series import Series, clock
-
-# Where components and biases lie in the rows of the entities, and the relations that follow from it.
 
 BIASES = ("column", "row", "both", "none")
 
@@ -131,11 +129,8 @@ def relation_of(link: Link, m: int, where: list[Layout]) -> Relation:
     return relation._replace(table=count_table(relation))
 
 
-# `row_prior` of factor models: what is known of the rows, checked before any work, and told after a fit.
-
-
 def check_row_prior(given: Any, method: str, link: Link) -> None:
-    """Refuse what cannot be known of rows, or not beside other parameters."""
+    """Refuse a `row_prior` that cannot be, or not beside other parameters."""
     if given is None:
         return
     if not isinstance(given, (Features, Series)):
@@ -149,7 +144,7 @@ def check_row_prior(given: Any, method: str, link: Link) -> None:
         fail_value("the components of row_prior=Series(...) have variance 1, a random walk has none; use kind='ou'.")
 
 
-def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) -> tuple[KnownRows | None, ...]:
+def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) -> KnownOf:
     """What is known of the rows that matrices have in common, with these labels; nothing where that is nothing."""
     if given is None:
         return ()
@@ -170,19 +165,15 @@ def known_rows(given: Any, labels: Labels | None, matrices: Sequence[Matrix]) ->
 def refuse_rows_alone(posterior: RelationPosterior) -> None:
     """Refuse rows by themselves where the prior of rows depends on what else is known of them."""
     if posterior.laws:
-        fail_value(
-            "rows beside those of the fit have no features and no place in time here: put them into the X of fit, "
-            "without cells if they have none, where a row_prior predicts them."
-        )
+        cure = "put them into the X of fit, without cells if they have none, where a row_prior predicts them"
+        fail_value(f"rows beside those of the fit have no features and no place in time here: {cure}.")
 
 
 def told_of_rows(posterior: RelationPosterior) -> dict[str, Any]:
     """Fitted attributes that say how rows depend on what is known of them; None where that is not known."""
     law = posterior.laws[0] if posterior.laws else None
-    if law is None:
-        return {"feature_effects_": None, "lengths_": None}
-    if not law.names:
-        return {"feature_effects_": None, "lengths_": law.lengths[0].copy()}
+    if law is None or not law.names:
+        return {"feature_effects_": None, "lengths_": None if law is None else law.lengths[0].copy()}
     F, K = law.coef.shape
     of = {"feature": np.repeat(np.array(law.names, dtype=object), K), "component": np.tile(np.arange(K), F)}
     table = pd.DataFrame({**of, "mean": law.coef.ravel(), "sd": law.sd.ravel()})

@@ -37,22 +37,10 @@ def sums_of_rows(posterior: RelationPosterior) -> np.ndarray:
     return unpack(second_moments(rows).sum(axis=0), rows.mean.shape[1])
 
 
-def with_first_values(link: Link, posterior: RelationPosterior, layout: Layout) -> Link:
-    """The link whose columns without a value in any earlier batch have the units of their first ones."""
-    if link.units is None or not link.cols_have_bias:
-        return link
-    free = np.flatnonzero(np.arange(layout.size) != layout.one)
-    said = unpack(told_by(posterior.moments[1], posterior.precisions[1], layout).Lam, len(free))
-    offset = int(np.searchsorted(free, layout.bias[0]))
-    fresh = (said[:, offset, offset] < UNTOLD) & (link.matrix.cells.counts("column") > 0.0)
-    own = units_of(link.matrix, True)
-    return link._replace(units=Units(*(np.where(fresh, new, old) for new, old in zip(own, link.units, strict=True))))
-
-
 def learn_rows(
     plan: RunPlan, link: Link, posterior: RelationPosterior, sums: np.ndarray, n: int, where: list[Layout], ard: bool
-) -> tuple[Run, np.ndarray]:
-    """Return the run of a batch of new rows on top of what is known, and the new sums of all rows."""
+) -> tuple[Run, Link, np.ndarray]:
+    """Return the run of a batch of new rows on top of what is known, its link, and the new sums of all rows."""
     # Known are a posterior with a joint Gaussian for each column, and the `sums_of_rows` (C, C) of all n earlier rows.
     sizes, sites, priors = link.matrix.cells.shape, posterior.sites[0], Priors()
     if sites.noise is not None:
@@ -60,6 +48,12 @@ def learn_rows(
     if sites.r is not None and link.known_r is None and link.groups != "row":
         priors = priors._replace(r=shape_and_rate(sites.r))
     told = told_by(posterior.moments[1], posterior.precisions[1], where[1])
+    if link.units is not None and link.cols_have_bias:
+        # columns without a value in any earlier batch get the units of their first ones
+        at = where[1].bias[0] - (0 <= where[1].one < where[1].bias[0])  # the offset among the free coordinates
+        fresh = (told.Lam[:, at * (at + 3) // 2] < UNTOLD) & (link.matrix.cells.counts("column") > 0.0)
+        own = zip(units_of(link.matrix, True), link.units, strict=True)
+        link = link._replace(units=Units(*(np.where(fresh, new, old) for new, old in own)))
     parts = zip(where, sizes, (False, ard), posterior.precisions, strict=True)
     entities = tuple(layout.entity(size, learn, precision.mean) for layout, size, learn, precision in parts)
     start, relation = (where[0].rows_at_zero(sizes[0]), posterior.moments[1].mean), relation_of(link, 0, where)
@@ -82,9 +76,8 @@ def learn_rows(
         for _ in range(SETTLING):  # each given the other
             precision = precisions_of(entity, problem.precision_prior, columns)
             columns = _columns(said, precision, entity)
-    precisions = (run.posterior.precisions[0], precision)
-    posterior = run.posterior._replace(moments=(rows, columns), precisions=precisions)
-    return run._replace(posterior=posterior), turn @ sums @ turn.T
+    posterior = run.posterior._replace(moments=(rows, columns), precisions=(run.posterior.precisions[0], precision))
+    return run._replace(posterior=posterior), link, turn @ sums @ turn.T
 
 
 def told_by(columns: Moments, precision: Gammas, layout: Layout) -> Told:
@@ -116,8 +109,7 @@ def _turn(mean_square: np.ndarray, columns: Moments, where: list[Layout]) -> tup
 
 def _turned(rows: Moments, T: np.ndarray) -> Moments:
     """Moments of T u."""
-    C = rows.mean.shape[1]
-    cov = np.einsum("ij,njk,lk->nil", T, unpack(rows.cov, C), T)
+    cov = np.einsum("ij,njk,lk->nil", T, unpack(rows.cov, len(T)), T)
     return Moments(rows.mean @ T.T, pack(cov), False)
 
 

@@ -19,17 +19,14 @@ from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.factor_models import layout, results
 from tensorcep.factor_models.base import FactorModel, scores_of
 from tensorcep.factor_models.cells import READ, Matrix, as_array, read_matrix
-from tensorcep.factor_models.fit import STARTS, fit_components, for_new_rows, new_rows, plan_run, row_evidence
+from tensorcep.factor_models.fit import STARTS, fit_components, new_rows, plan_run, row_evidence
 from tensorcep.factor_models.layout import BIASES, Layout, Link, known_rows, refuse_rows_alone
-from tensorcep.factor_models.online import learn_rows, sums_of_rows, with_first_values
+from tensorcep.factor_models.online import learn_rows, sums_of_rows
 from tensorcep.factor_models.problem import FEW, Kind, RelationProblem, State
-from tensorcep.factor_models.results import energies, labels_of, latent_block, over_draws
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import AUGMENTATIONS, augmentation_of
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
-
-# What BayesianPCA and BayesianFactorAnalysis share.
 
 FEATURES = ("n_features_in_", "feature_names_in_", "labels_")
 
@@ -53,7 +50,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return tags
 
     def fit(self, X: Any, y: Any = None) -> Any:
-        """Fit the factors to a matrix.
+        """Fit the factors to a matrix, and return the model.
 
         A fit that is refused, interrupted or ended by an exception leaves the model as it was.
 
@@ -65,10 +62,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             DataFrame, an AnnData or a DataArray of xarray names rows and columns; cells that the sparse matrix of an
             AnnData does not store are zeros (of one of its layers with ``absent="zero"``).
         y : ignored
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -90,23 +83,21 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         seen = copy.copy(self)  # takes the number of features and their names until the fit is done
         matrix = seen._read(X, link.kind, reset=True)
         links = [self._measured(link._replace(matrix=matrix))]
-        known = known_rows(self.row_prior, labels_of(X)[0], [matrix])
+        known = known_rows(self.row_prior, results.labels_of(X)[0], [matrix])
         rng, learned = check_random_state(self.random_state), [False, check_flag("ard", self.ard)]
         result, where = fit_components(plan, links, learned, rng, init, known)
-        n = matrix.cells.shape[0]
-        more = {"_entity_labels": list(labels_of(X)), "n_samples_seen_": n, "_sums_of_rows": None}
-        return self._set_rows(result, links[0], where, seen, matrix, more)
+        labels, n = list(results.labels_of(X)), matrix.cells.shape[0]
+        more = {"_entity_labels": labels, "n_samples_seen_": n, "_sums_of_rows": None}
+        return self._set_rows(result, links[0], where, seen, more)
 
-    def _set_rows(
-        self, result: Run, link: Link, where: list[Layout], seen: Any, matrix: Matrix, more: dict[str, Any]
-    ) -> Any:
+    def _set_rows(self, result: Run, link: Link, where: list[Layout], seen: Any, more: dict[str, Any]) -> Any:
         """Set the attributes of a fit to these rows, of which `seen` has the names of their features."""
         more |= {name: value for name, value in vars(seen).items() if name in FEATURES}
-        self._set_fitted(result, [link.without_data()], where, [], {**more, "_training": matrix})
+        self._set_fitted(result, [link.without_data()], where, [], **more, _training=link.matrix)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
-        """Learn more rows; what all earlier ones said of the columns is the prior of these (streaming VB).
+        """Learn more rows, and return the model; what all earlier ones said of columns is their prior (streaming VB).
 
         The first call is a fit, which decides the number of components and the scales of the columns, so that its rows
         should be many, and a warning tells of fewer than 10; later ones go on from there, also from a model that `fit`
@@ -119,10 +110,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         X : as in `fit`
             Rows that were not learned before, with the same columns.
         y : ignored
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -146,26 +133,23 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         if "posterior_" not in vars(self):
             n = len(self.fit(X).scores_)
             if n < FEW:
-                checks.warn_user(
-                    "the first batch decides the components and the scales of the columns, and where it has fewer than "
-                    f"{FEW} rows, here {n}, later ones mend them only in part; give more rows first.",
-                    UserWarning,
-                )
+                which = f"where it has fewer than {FEW} rows, here {n}, later ones mend them only in part"
+                first = "the first batch decides the components and the scales of the columns"
+                checks.warn_user(f"{first}, and {which}; give more rows first.", UserWarning)
             return self
         posterior = self.posterior_
         refuse_rows_alone(posterior)
         if posterior.draws is not None or posterior.moments[1].diagonal:
             fail_value("partial_fit goes on from a fit by method='vb'; this one was by another; fit again.")
         seen = copy.copy(self)
-        matrix = seen._read(X, self._links[0].kind, reset=False)
-        link = with_first_values(self._links[0]._replace(matrix=matrix), posterior, self._where[1])
-        sums = vars(self).get("_sums_of_rows")
+        link = self._links[0]._replace(matrix=seen._read(X, self._links[0].kind, reset=False))
+        sums, n = vars(self).get("_sums_of_rows"), self.n_samples_seen_
         sums = sums_of_rows(posterior) if sums is None else sums
-        result, sums = learn_rows(plan, link, posterior, sums, self.n_samples_seen_, self._where, bool(self.ard))
-        n = self.n_samples_seen_ + matrix.cells.shape[0]
-        labels = [labels_of(X)[0], self._entity_labels[1]]
+        result, link, sums = learn_rows(plan, link, posterior, sums, n, self._where, bool(self.ard))
+        n += link.matrix.cells.shape[0]
+        labels = [results.labels_of(X)[0], self._entity_labels[1]]
         more = {"_entity_labels": labels, "n_samples_seen_": n, "_sums_of_rows": sums}
-        return self._set_rows(result, link, self._where, self, matrix, more)
+        return self._set_rows(result, link, self._where, self, more)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -174,7 +158,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
 
     def _planned_link(self) -> Link:
         """How the matrix of a fit is modelled, as the parameters say; without its data."""
-        raise NotImplementedError
+        return Link(NOTHING, 0, 1, "gaussian", bias=check_choice("bias", self.bias, BIASES), groups="column")
 
     def _read(self, X: Any, kind: Kind, reset: bool, empty: bool = False) -> Matrix:
         absent = self._checked_absent()
@@ -196,7 +180,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return {
             "components_": loadings[:, :rank].T.copy(),
             "scores_": rows.mean[:, :rank].copy(),
-            "explained_variance_": energies(posterior, relation, rank),
+            "explained_variance_": results.energies(posterior, relation, rank),
             "relevance_": 1.0 / posterior.precisions[1].mean[:rank],
             "mean_": np.zeros(len(loadings)) if bias < 0 else loadings[:, bias].copy(),
             "noise_variance_": noise if noise is None or len(noise) > 1 else float(noise[0]),
@@ -217,7 +201,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return matrix, *new_rows(self.posterior_, {0: link}, self._where, n_threads(self.n_jobs))
 
     def transform(self, X: Any, return_cov: bool = False) -> Any:
-        """Posterior means of the scores of new rows, given the fitted components.
+        """Posterior means (n_samples, n_components) of the scores of new rows, given the fitted components.
 
         With Gaussian data the posterior is exact: N(Lam^-1 eta, Lam^-1), Lam = I + sum over the observed cells of
         tau_j E[v_j v_j']. Otherwise it is the best Gaussian under the augmentation's bound.
@@ -226,21 +210,16 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         return_cov : bool, default=False
-
-        Returns
-        -------
-        scores : ndarray (n_samples, n_components)
-        covariances : ndarray (n_samples, n_components, n_components), if return_cov
+            Also return their covariances, (n_samples, n_components, n_components).
 
         Examples
         --------
         >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = load_iris().data
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
-        >>> scores, covariances = model.transform(X[:2], return_cov=True)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> scores, covariances = model.transform([[5.1, 3.5, 1.4, 0.2]], return_cov=True)
         >>> scores.shape, covariances.shape
-        ((2, 1), (2, 1, 1))
+        ((1, 1), (1, 1, 1))
         """
         _, state, _ = self._new_rows(X)
         return scores_of(state.moments[0], self._where[0].rank, return_cov)
@@ -255,10 +234,9 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         --------
         >>> from sklearn.datasets import load_iris
         >>> from tensorcep import BayesianPCA
-        >>> X = load_iris().data
-        >>> model = BayesianPCA(1, random_state=0).fit(X)
-        >>> model.score_samples(X).shape
-        (150,)
+        >>> model = BayesianPCA(1, random_state=0).fit(load_iris().data)
+        >>> model.score_samples([[5.1, 3.5, 1.4, 0.2]]).shape
+        (1,)
         """
         _, state, problem = self._new_rows(X)
         return row_evidence(state, problem)
@@ -297,7 +275,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         return self._predict_new(Moments(mean, np.zeros((1, where.size)), True))[0]
 
     def predict_missing(self, X: Any = None, return_std: bool = False) -> Any:
-        """The matrix with its missing cells replaced by their predictive means.
+        """The matrix (n_samples, n_features) with its missing cells replaced by their predictive means.
 
         Parameters
         ----------
@@ -305,11 +283,6 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
             New rows; without it the training matrix.
         return_std : bool, default=False
             Also return the predictive standard deviations of all cells, 0 where observed.
-
-        Returns
-        -------
-        filled : ndarray (n_samples, n_features)
-        std : ndarray (n_samples, n_features), if return_std
 
         Examples
         --------
@@ -346,7 +319,7 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         ((150, 4), True)
         """
         relation = self._relation(0)
-        return over_draws(self.posterior_, 0, relation, lambda rows, cols, *_: latent_block(relation, rows, cols))
+        return results.over_draws(self.posterior_, 0, relation, lambda u, v, *_: results.latent_block(relation, u, v))
 
     def reconstruct(self) -> np.ndarray:
         """Predictive means of all training cells, observed or not, (n_samples, n_features).
@@ -359,17 +332,14 @@ class BasePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FactorModel):  
         >>> model.reconstruct().shape
         (150, 4)
         """
-        relation = self._relation(0)
-        return results.predict_training(self.posterior_, 0, relation)[0]
+        return results.predict_training(self.posterior_, 0, self._relation(0))[0]
 
     def _predict_new(self, rows: Moments) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of all cells of new rows."""
         sites = self.posterior_.sites[0]
-        relation, tau = for_new_rows(self._relation(0), sites), results.predictive_parameters(sites)[0]
+        relation, tau = results.for_new_rows(self._relation(0), sites), results.predictive_parameters(sites)[0]
         return results.predict_block(relation, rows, self.posterior_.moments[1], tau, relation.known_r)
 
-
-# Principal component analysis and factor analysis with priors, missing cells, and binary or count data.
 
 NOTHING = layout.no_data((1, 1))  # in place of the matrix while a fit is planned
 
@@ -439,10 +409,9 @@ class BayesianPCA(BasePCA):
     """Principal component analysis of real, binary or count matrices with missing cells.
 
     Real data have a noise variance for every column, or one for all; binary cells are Bernoulli(logistic(f)), or
-    Bernoulli(Phi(f)) by "probit", counts
-    negative binomial with probability logistic(f) and dispersion r (or Poisson with rate log(1 + e^f), under
-    Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the size of a dense matrix, or of the
-    list of observed cells; for dense real data some three by method "vb".
+    Bernoulli(Phi(f)) by "probit", counts negative binomial with probability logistic(f) and dispersion r (or Poisson
+    with rate log(1 + e^f), under Boehning's bound), where f_ij = u_i . v_j + bias_j. Memory: some ten arrays of the
+    size of a dense matrix, or of the list of observed cells; for dense real data some three by method "vb".
 
     Parameters
     ----------
@@ -480,7 +449,7 @@ class BayesianPCA(BasePCA):
     noise: str = "column"
 
     def _planned_link(self) -> Link:
-        bias, noise = check_choice("bias", self.bias, BIASES), check_choice("noise", self.noise, ("column", "all"))
+        link, noise = super()._planned_link(), check_choice("noise", self.noise, ("column", "all"))
         augmentation = check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         if noise != "column" and self.likelihood != "gaussian":
             fail_value(f"noise has a meaning only with likelihood='gaussian'; got noise={noise!r}; leave it out.")
@@ -488,9 +457,10 @@ class BayesianPCA(BasePCA):
             given = self.dispersion
             fail_value(f"dispersion has a meaning only with likelihood='negbinomial'; got {given!r}; leave it out.")
         if self.likelihood == "gaussian":  # which no augmentation concerns
-            return Link(NOTHING, 0, 1, "gaussian", bias=bias, groups=noise)
+            return link._replace(groups=noise)
         alone = augmentation_of(self.likelihood)  # the direct one, if there is that
-        link = Link(NOTHING, 0, 1, self.likelihood, alone if augmentation == "direct" else augmentation, bias)
+        augmentation = alone if augmentation == "direct" else augmentation
+        link = link._replace(likelihood=self.likelihood, augmentation=augmentation, groups="all")
         if link.kind.theta != "r":
             return link
         if isinstance(self.dispersion, str):
@@ -517,9 +487,6 @@ class BayesianFactorAnalysis(BasePCA):
 
     method: str | Settings = "vb"
     ard: bool = True
-
-    def _planned_link(self) -> Link:
-        return Link(NOTHING, 0, 1, "gaussian", bias=check_choice("bias", self.bias, BIASES), groups="column")
 
 
 for _class in (BayesianPCA, BayesianFactorAnalysis):

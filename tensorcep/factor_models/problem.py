@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tensorcep.core.executor import Executor
 from tensorcep.core.persist.records import Sized
 from tensorcep.factor_models import side_information
 from tensorcep.factor_models.cells import DenseCells, ListedCells, Matrix
-from tensorcep.factor_models.side_information import FoundLaw, KnownRows, Moments, RowLaw, packed_index, second_moments
+from tensorcep.factor_models.side_information import FoundLaw, KnownOf, Moments, RowLaw, packed_index, second_moments
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters.base import Gammas, Pair
 
@@ -34,13 +34,6 @@ class Sites(NamedTuple):
     r: Gammas | None = None  # dispersion of negative-binomial counts
     psi: np.ndarray | None = None  # moments of the latent values of cells with explicit noise
     psi_var: np.ndarray | None = None
-
-
-class CountTable(NamedTuple):
-    """How often each count occurs in each group of cells: counts (U,) and times (groups, U)."""
-
-    counts: np.ndarray
-    times: np.ndarray
 
 
 class Priors(NamedTuple):
@@ -104,7 +97,9 @@ class Relation(NamedTuple):
     units: Units | None = None  # what the observations are measured in; None where x holds them as they were given
     col_bias: int = -1  # the column entity's coordinate that is its bias, -1 where there is none
     limit: np.ndarray | None = None  # (columns,) of real data, in their units: a value there is no higher than that
-    table: CountTable | None = None  # of counts with a dispersion
+    table: Pair | None = (
+        None  # of counts with a dispersion these (U,), and times (groups, U) that each occurs in a group
+    )
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
@@ -114,6 +109,11 @@ class Relation(NamedTuple):
         if self.col_bias >= 0:
             mean[:, self.col_bias] += self.units.centre
         return Moments(mean, cols.cov * self.units.scale[:, None] ** 2, cols.diagonal)
+
+    def products(self, moments: tuple[Moments, ...], executor: Executor) -> np.ndarray:
+        """Products of the means of rows and columns, a cell array."""
+        u, v = moments[self.row].mean[:, self.row_coords], moments[self.col].mean[:, self.col_coords]
+        return np.asarray(self.cells.products(u, v, executor))
 
     def log_units(self) -> np.ndarray:
         """Sums over the observed cells of each row of the logarithms of their units, (N,)."""
@@ -163,7 +163,7 @@ class RelationProblem(NamedTuple):
     rank: int = 0  # the first coordinates of every entity are components, in which a sampler's draws are turned
     # Of "vb" alone, per entity: what earlier data said, and what is known of its rows beside cells; empty of nothing.
     told: tuple[Told | None, ...] = ()
-    known: tuple[KnownRows | None, ...] = ()
+    known: KnownOf = ()
 
 
 class RelationDraws(NamedTuple):
@@ -193,7 +193,7 @@ def coded(kind: Kind, cells: Any, values: np.ndarray) -> np.ndarray:
     return found if np.shares_memory(found, values) else np.asarray(cells.only_observed(found))
 
 
-def count_table(relation: Relation) -> CountTable | None:
+def count_table(relation: Relation) -> Pair | None:
     """The table of a relation whose counts have a dispersion; None for others."""
     if relation.kind.theta != "r" or not relation.cells.n_observed:
         return None
@@ -204,7 +204,7 @@ def count_table(relation: Relation) -> CountTable | None:
     where = np.ones(x.shape) if cells.observed is None else cells.observed
     flat = (group * len(counts) + index.reshape(x.shape)).ravel()
     times = np.bincount(flat, weights=where.ravel(), minlength=len(groups) * len(counts))
-    return CountTable(counts, times.reshape(len(groups), len(counts)))
+    return counts, times.reshape(len(groups), len(counts))
 
 
 # Columns on their own scales: a real matrix is fitted in units of its columns, and answers in those of the data.
@@ -236,26 +236,18 @@ def units_of(matrix: Matrix, centred: bool) -> Units:
     typical = float(np.median(own[sound])) if sound.any() else whole
     few = np.sqrt((squares + typical**2) / np.maximum(counts, 1.0))
     constant = (counts > 0) & (own <= ROUNDING * np.abs(centre))  # of a column without cells nothing is known
-    scale = np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few))
-    return Units(centre, scale)
-
-
-# Lower limits of real matrices: one for all, one for each matrix, or one for each of its columns.
+    return Units(centre, np.where(constant, typical / np.sqrt(FLOOR), np.where(sound, own, few)))
 
 
 def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | None]:
-    """The limits (D,) of every matrix, of which columns and likelihood are given; None where a matrix has none."""
-    if given is None:
-        return [None] * len(matrices)
-    one = isinstance(given, numbers.Real)
-    if one and not any(likelihood == "gaussian" for _, likelihood in matrices):
+    """The limits (D,) of matrices, known by columns and likelihood; given is one for all, each, or each column."""
+    one = given is None or isinstance(given, numbers.Real)
+    if isinstance(given, numbers.Real) and not any(likelihood == "gaussian" for _, likelihood in matrices):
         fail_value(f"lower_limit is for 'gaussian' matrices; got {given:g} and none of these; leave it out.")
     each = [given if likelihood == "gaussian" else None for _, likelihood in matrices] if one else list(given)
     if len(each) != len(matrices):
-        fail_value(
-            f"lower_limit must be a number, or one item (a number, one for each column, or None) for each of "
-            f"{len(matrices)} matrices; got {len(each)} items."
-        )
+        item = f"one item (a number, one for each column, or None) for each of {len(matrices)} matrices"
+        fail_value(f"lower_limit must be a number, or {item}; got {len(each)} items.")
     for m, (limit, (n_columns, likelihood)) in enumerate(zip(each, matrices, strict=True)):
         if limit is not None and likelihood != "gaussian":
             fail_value(f"lower_limit is for 'gaussian' matrices; matrix {m} is {likelihood!r}; give None for it.")
@@ -263,64 +255,6 @@ def limits_of(given: Any, matrices: list[tuple[int, str]]) -> list[np.ndarray | 
             values = np.full(n_columns, float(limit)) if isinstance(limit, numbers.Real) else limit
             each[m] = check_values(values, n_columns, name=f"lower_limit of {m}")
     return each
-
-
-# Natural parameters of an entity's rows given the rest.
-
-
-def natural_parameters(state: State, problem: RelationProblem, e: int, executor: Executor) -> Pair:
-    """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
-    entity = problem.entities[e]
-    C = len(entity.precision)
-    k = np.arange(C)
-    Lam = np.zeros((1, C * (C + 1) // 2))
-    Lam[0, k * (k + 3) // 2] = state.precisions[e].mean
-    eta = np.zeros((entity.n_rows, C))
-    for side in sides(state, problem, e):
-        other, sites = side.other, side.sites
-        if isinstance(side.latent, Products) and not side.rows:
-            precision = sites.weight.T * (side.latent.means + side.latent.covariances)
-        else:
-            precision = side.sums(sites.weight, second_moments(other), executor)
-        if len(precision) > len(Lam):
-            Lam = np.repeat(Lam, len(precision), axis=0)
-        all_of_them = np.array_equal(side.coords, np.arange(C))
-        Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
-        if sites.target is None:
-            eta[:, side.coords] += side.sums(sites.weight, other.mean, executor, side.relation.x)
-        else:
-            eta[:, side.coords] += side.sums(sites.target, other.mean, executor)
-    if entity.one < 0:
-        return Lam, eta
-    free = entity.free  # given that the other coordinate is 1
-    with_one = np.array([packed_index(np.array([entity.one, k]))[1] for k in free], dtype=np.int64)
-    rest = np.ascontiguousarray(eta[:, free] - Lam[:, with_one])
-    return np.ascontiguousarray(Lam[:, packed_index(free)]), rest
-
-
-# The state of a method for relations, entity by entity and relation by relation.
-
-Item = TypeVar("Item")
-
-
-class State(NamedTuple):
-    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation."""
-
-    moments: tuple[Moments, ...]  # of a sampler: draws, without covariance
-    precisions: tuple[Gammas, ...]
-    sites: tuple[Sites, ...]
-    # A sampler has psi, latent values of explicit noise, for the variance. `Products` where no array holds the values.
-    latent: tuple[Any, ...]
-    laws: tuple[RowLaw | None, ...] = ()  # of each entity, where something is known of the rows of one
-
-    def law(self, e: int) -> RowLaw | None:
-        """The prior of the rows of entity e, where something is known of them; None otherwise."""
-        return self.laws[e] if self.laws else None
-
-
-def replaced(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...]:
-    """The items with another one at an index."""
-    return (*items[:index], item, *items[index + 1 :])
 
 
 class Side(NamedTuple):
@@ -339,21 +273,85 @@ class Side(NamedTuple):
         return np.asarray((cells.row_sums if self.rows else cells.column_sums)(weight, vectors, executor, of))
 
 
-def sides(state: State, problem: RelationProblem, e: int) -> Iterator[Side]:
-    """The relations that an entity is in."""
-    for relation, sites, latent in zip(problem.relations, state.sites, state.latent, strict=True):
-        if relation.row == e:
-            other = state.moments[relation.col].select(relation.col_coords)
-            yield Side(relation, True, relation.row_coords, other, sites, latent)
-        if relation.col == e:
-            other = state.moments[relation.row].select(relation.row_coords)
-            yield Side(relation, False, relation.col_coords, other, sites, latent)
+def replaced(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
+    """The items with another one at an index."""
+    return (*items[:index], item, *items[index + 1 :])
 
 
-def first_noise(state: State) -> float:
-    """Noise precision of the first group of the first relation that has one; nan if none has."""
-    noise = [sites.noise.mean[0] for sites in state.sites if sites.noise is not None]
-    return float(noise[0]) if noise else np.nan
+class State(NamedTuple):
+    """Moments and prior precisions of every entity; sites and latent moments (f, variance) of every relation."""
+
+    moments: tuple[Moments, ...]  # of a sampler: draws, without covariance
+    precisions: tuple[Gammas, ...]
+    sites: tuple[Sites, ...]
+    # A sampler has psi, latent values of explicit noise, for the variance. `Products` where no array holds the values.
+    latent: tuple[Any, ...]
+    laws: tuple[RowLaw | None, ...] = ()  # of each entity, where something is known of the rows of one
+
+    def law(self, e: int) -> RowLaw | None:
+        """The prior of the rows of entity e, where something is known of them; None otherwise."""
+        return self.laws[e] if self.laws else None
+
+    def with_entity(self, e: int, moments: Moments, precisions: Gammas, law: RowLaw | None = None) -> State:
+        """The state with other rows of entity e, and what follows from them."""
+        state = self._replace(laws=replaced(self.laws, e, law) if self.laws else ())
+        state = state._replace(moments=replaced(self.moments, e, moments))
+        return state._replace(precisions=replaced(self.precisions, e, precisions))
+
+    def with_relation(self, m: int, latent: Any, sites: Sites) -> State:
+        """The state with other latent values and sites of relation m."""
+        return self._replace(latent=replaced(self.latent, m, latent), sites=replaced(self.sites, m, sites))
+
+    def with_sites(self, problem: RelationProblem, m: int, executor: Executor) -> State:
+        """The state with the latent values of relation m as rows are now, and the best sites given them."""
+        relation, priors = problem.relations[m], problem.priors
+        u = self.moments[relation.row].select(relation.row_coords)
+        v = self.moments[relation.col].select(relation.col_coords)
+        latent, form = latent_of(relation, u, v, executor, self.latent[m]), relation.kind.form
+        if isinstance(latent, Products) and form.of_squares is not None:
+            return self.with_relation(m, latent, form.of_squares(relation, priors, latent.squares))
+        return self.with_relation(m, latent, form.expected(relation, priors, self.sites[m], *latent))
+
+    def sides(self, problem: RelationProblem, e: int) -> Iterator[Side]:
+        """The relations that an entity is in."""
+        for relation, sites, latent in zip(problem.relations, self.sites, self.latent, strict=True):
+            if relation.row == e:
+                other = self.moments[relation.col].select(relation.col_coords)
+                yield Side(relation, True, relation.row_coords, other, sites, latent)
+            if relation.col == e:
+                other = self.moments[relation.row].select(relation.row_coords)
+                yield Side(relation, False, relation.col_coords, other, sites, latent)
+
+    def natural_parameters(self, problem: RelationProblem, e: int, executor: Executor) -> Pair:
+        """Lam (n or 1, P) and eta (n, F) of an entity's free coordinates: the prior plus the sum over its relations."""
+        entity = problem.entities[e]
+        C = len(entity.precision)
+        k, Lam = np.arange(C), np.zeros((1, C * (C + 1) // 2))
+        Lam[0, k * (k + 3) // 2] = self.precisions[e].mean
+        eta = np.zeros((entity.n_rows, C))
+        for side in self.sides(problem, e):
+            other, sites = side.other, side.sites
+            if isinstance(side.latent, Products) and not side.rows:
+                precision = sites.weight.T * (side.latent.means + side.latent.covariances)
+            else:
+                precision = side.sums(sites.weight, second_moments(other), executor)
+            if len(precision) > len(Lam):
+                Lam = np.repeat(Lam, len(precision), axis=0)
+            all_of_them = np.array_equal(side.coords, np.arange(C))
+            Lam[:, slice(None) if all_of_them else packed_index(side.coords)] += precision
+            target, of = (sites.weight, side.relation.x) if sites.target is None else (sites.target, None)
+            eta[:, side.coords] += side.sums(target, other.mean, executor, of)
+        if entity.one < 0:
+            return Lam, eta
+        free = entity.free  # given that the other coordinate is 1
+        with_one = np.array([packed_index(np.array([entity.one, k]))[1] for k in free], dtype=np.int64)
+        rest = np.ascontiguousarray(eta[:, free] - Lam[:, with_one])
+        return np.ascontiguousarray(Lam[:, packed_index(free)]), rest
+
+    def first_noise(self) -> float:
+        """Noise precision of the first group of the first relation that has one; nan if none has."""
+        noise = [sites.noise.mean[0] for sites in self.sites if sites.noise is not None]
+        return float(noise[0]) if noise else np.nan
 
 
 # Latent values of a relation's cells, as variational methods have them: arrays, or the rows whose products they are.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,8 +25,6 @@ from tensorcep.factor_models.sites import OBSERVED
 from tensorcep.likelihoods.parameters.base import shape_and_rate
 from tensorcep.likelihoods.tobit import TOBIT
 
-# What a fitted set of relations says of its components: their variance, and their order by it.
-
 
 def energies(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
     """Variance of the latent values that each component explains in a relation, summed over its columns."""
@@ -35,29 +33,35 @@ def energies(posterior: RelationPosterior, relation: Relation, rank: int) -> np.
     return np.asarray(rows.mean(axis=0) * cols.sum(axis=0))
 
 
-def shares(posterior: RelationPosterior, relation: Relation, rank: int) -> np.ndarray:
-    """The parts that components have of what all of them explain there, every column on its own scale."""
+def shares(posterior: RelationPosterior, relation: Relation, rank: int, whole: float | None = None) -> np.ndarray:
+    """The parts that components have of what all of them, or of a `whole`, explain, each column on its own scale."""
     energy = energies(posterior, relation._replace(units=None), rank)
-    return np.asarray(energy / max(energy.sum(), np.finfo(float).tiny))
+    return np.asarray(energy / (max(energy.sum(), np.finfo(float).tiny) if whole is None else whole))
 
-
-# What a fitted relation predicts of its cells: latent values, and observations by the relation's likelihood.
 
 Pair = tuple[np.ndarray, np.ndarray]
 # The mean noise variance is at most this many times 1 / E[precision]: where few cells tell of it it may be infinite.
 MOST_DOUBT = 2.0
-# Cells that are predicted at a time.
-CELLS_AT_ONCE = 1 << 20
+CELLS_AT_ONCE = 1 << 20  # cells that are predicted at a time
+Theta = np.ndarray | None  # noise precisions, or dispersions, of the groups
 # block(rows, cols, tau, r): mean and variance of all cells of some rows and columns
-Block = Callable[[Moments, Moments, "np.ndarray | None", "np.ndarray | None"], Pair]
+Block = Callable[[Moments, Moments, Theta, Theta], Pair]
 
 
-def parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+def parameters(sites: Sites) -> tuple[Theta, Theta]:
     """Noise precision and dispersion of a relation."""
     return (None if sites.noise is None else sites.noise.mean, None if sites.r is None else sites.r.mean)
 
 
-def predictive_parameters(sites: Sites) -> tuple[np.ndarray | None, np.ndarray | None]:
+def for_new_rows(relation: Relation, sites: Sites) -> Relation:
+    """The relation of new rows: noise and dispersion as fitted, their mean where every row has a dispersion."""
+    noise, r = parameters(sites)
+    if r is not None and relation.groups == "row":
+        relation, r = relation._replace(groups="all", table=None), np.array([r.mean()])
+    return relation._replace(known_noise=noise, known_r=r)
+
+
+def predictive_parameters(sites: Sites) -> tuple[Theta, Theta]:
     """The same for predictions, whose noise has its mean variance: E[1 / tau] of a Gamma law, not 1 / E[tau]."""
     tau, r = parameters(sites)
     if sites.noise is None or tau is None:
@@ -77,9 +81,7 @@ def latent_block(relation: Relation, rows: Moments, cols: Moments) -> Pair:
         return latent_moments(cells, u, v, ThreadExecutor(1))
 
 
-def predict_block(
-    relation: Relation, rows: Moments, cols: Moments, tau: np.ndarray | None, r: np.ndarray | None
-) -> Pair:
+def predict_block(relation: Relation, rows: Moments, cols: Moments, tau: Theta, r: Theta) -> Pair:
     """Predictive mean and variance of all cells of some rows and columns, given noise precision and dispersion."""
     f, variance = latent_block(relation, rows, cols)
     if tau is None or relation.kind.theta != "noise":
@@ -92,9 +94,7 @@ def predict_block(
     return limit + mean.reshape(f.shape), spread.reshape(f.shape)
 
 
-def observed(
-    kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: np.ndarray | None, r: np.ndarray | None
-) -> Pair:
+def observed(kind: Kind, groups: str, f: np.ndarray, variance: np.ndarray, tau: Theta, r: Theta) -> Pair:
     """Predictive mean and variance of new observations whose latent values are N(f, variance), both (N, D)."""
     likelihood, cells = kind.likelihood, DenseCells((len(f), f.shape[1]))
     values = {"noise": tau, "r": r}.get(kind.theta)
@@ -162,10 +162,6 @@ def _point(rows: np.ndarray) -> Moments:
     return Moments(rows, np.zeros((1, rows.shape[1])), True)
 
 
-# What a fitted factor model tells: labels of its entities, tables and health.
-
-# The names of rows and columns: of data frames and tensors, entity by entity, and cells that are given by them.
-
 LabelPair = tuple[Labels | None, Labels | None]
 
 
@@ -209,19 +205,6 @@ def _is_permuted(index: pd.Index) -> bool:
     return bool((np.sort(numbers) == np.arange(len(numbers))).all() and (np.diff(numbers) < 0).any())
 
 
-def check_same_rows(matrices: Mapping[str, Any]) -> None:
-    """Refuse matrices of the same new rows, by what errors call them, whose rows have other labels."""
-    first: tuple[str, Labels] | None = None
-    for name, X in matrices.items():
-        labels = labels_of(X)[0]
-        if first is not None and labels is not None and labels != first[1]:
-            fail_value(
-                f"the rows of {name} must have the labels of those of {first[0]}, in their order; reindex one by the "
-                "other."
-            )
-        first = first if first is not None or labels is None else (name, labels)
-
-
 def observed_cells(X: Any) -> SparseTensor:
     """The observed cells of a matrix: a frame or an array with NaN, a sparse matrix, or a tensor of two modes."""
     if isinstance(X, SparseTensor):
@@ -236,8 +219,6 @@ def observed_cells(X: Any) -> SparseTensor:
     at = np.stack(np.nonzero(~np.isnan(array)), axis=1)
     return SparseTensor(at, array[tuple(at.T)], array.shape, labels)
 
-
-# How far a fit of a factor model is to be believed, in lines for its summary.
 
 # Cells of each matrix at which a sampler's latent values are compared; an R-hat above it is said to be large.
 SHOWN_CELLS, ALIKE = 200, 1.05
@@ -279,10 +260,7 @@ def health_line(model: Any, relations: Sequence[Relation]) -> str:
     return f"largest R-hat {largest:.3g} of {values.shape[2]} latent values, effective draws {size:.3g}{advice}"
 
 
-# Predictive laws of cells.
-
-# Probabilities of labels are kept so far from 0 and 1.
-LEAST = 1e-12
+LEAST = 1e-12  # probabilities of labels are kept so far from 0 and 1
 
 
 class CellPredictive(NamedTuple):
@@ -327,5 +305,4 @@ class CellPredictive(NamedTuple):
         mean = np.maximum(self.mean, LEAST)
         more = np.maximum(self.sd**2 - mean, 1e-9 * mean)
         r = mean**2 / more
-        wide = more > 1e-6 * mean
-        return np.where(wide, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))
+        return np.where(more > 1e-6 * mean, nbinom.logpmf(y, r, r / (r + mean)), poisson.logpmf(y, mean))

@@ -95,9 +95,6 @@ class Gibbs(Settings):
 
 
 SETTINGS: dict[str, type[Settings]] = {record.name: record for record in (FactorisedVB, VB, Gibbs)}
-ENGINES: Engines[Settings] = Engines(
-    {name: record() for name, record in SETTINGS.items()},
-    otherwise="vb-factorized",
-    home="tensorcep.factor_models.settings",
-)
+DEFAULTS: dict[str, Settings] = {name: record() for name, record in SETTINGS.items()}
+ENGINES = Engines(DEFAULTS, otherwise="vb-factorized", home="tensorcep.factor_models.settings")
 settings_of = ENGINES.settings_of

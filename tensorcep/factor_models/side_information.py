@@ -19,8 +19,6 @@ from tensorcep.priors.regression import PreparedFeatures
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Marginals
 
-# Moments of an entity's rows, and of the latent values of cells that follow from those of two entities.
-
 
 class Moments(NamedTuple):
     """Mean of an entity's rows, and their covariance."""
@@ -93,8 +91,7 @@ def as_packed(moments: Moments) -> Moments:
     """The same moments with packed covariances."""
     if not moments.diagonal:
         return moments
-    C = moments.mean.shape[1]
-    return Moments(moments.mean, pack(moments.cov[:, :, None] * np.eye(C)), False)
+    return Moments(moments.mean, pack(moments.cov[:, :, None] * np.eye(moments.mean.shape[1])), False)
 
 
 def with_one(free: np.ndarray, C: int, mean: np.ndarray, cov: np.ndarray) -> Moments:
@@ -123,8 +120,7 @@ def row_gaussians(Lam: np.ndarray, eta: np.ndarray, executor: Executor) -> tuple
 # posterior of the parameters is a factor of q, updated before the rows, as in `tensorcep.priors`; the rows of a series
 # are one Gaussian, by Kalman smoothing.
 
-# How many times as much as by default the scale and level of a series count.
-PINNED = 1e6
+PINNED = 1e6  # how many times as much as by default the scale and level of a series count
 
 
 class KnownRows(NamedTuple):
@@ -132,6 +128,9 @@ class KnownRows(NamedTuple):
 
     known: Design | Clock
     seen: np.ndarray
+
+
+KnownOf = tuple[KnownRows | None, ...]  # of every entity; empty where nothing is known of any
 
 
 class FoundLaw(NamedTuple):
@@ -162,6 +161,77 @@ class RowLaw(NamedTuple):
         """The expected prior of the rows of a series; None of others, and before the first sweep."""
         return self.prior.chained(0, self.posterior) if self.axis is not None and self.posterior is not None else None
 
+    def updated(
+        self, moments: Moments, Lam: np.ndarray, eta: np.ndarray, executor: Executor
+    ) -> tuple[np.ndarray, np.ndarray, RowLaw]:
+        """Means (n, R) and packed covariances of the rows, and the law, given the rows' moments, components first."""
+        # their cells say Lam (n or 1, P), eta (n, R)
+        n, rank = eta.shape[0], self.modes.mean.shape[1]
+        rows, coupled, axis = moments.select(np.arange(rank)), None, self.axis
+        cov = np.broadcast_to(rows.cov, (n, rows.cov.shape[1]))
+        if axis is not None:
+            cross = np.zeros((len(axis.pairs[0]), rank)) if self.found is None else self.found.cross
+            coupled = Coupled(cov[axis.place][:, diagonal(rank)], cross)
+        total = unpack(cov[self.seen].sum(axis=0), rank)
+        posterior: Any = self.prior.learn([rows.mean[self.seen]], [total], [coupled])
+        law = self._replace(posterior=posterior, modes=self.prior.expectation(self.modes, posterior))
+        chained = law.chained
+        if chained is not None:
+            place, Lam = chained.links.of.place, np.broadcast_to(Lam, (n, Lam.shape[1]))
+            found = chained.links.marginals(Lam[place], eta[place])
+            mean, cov = np.empty_like(eta), np.empty(Lam.shape)
+            mean[place], cov[place] = found.mean, found.cov
+            return mean, cov, law._replace(found=found)
+        Lam = np.ascontiguousarray(Lam + pack(law.modes.precision[0]))
+        eta = np.ascontiguousarray(eta + law.prior_means(n) @ law.modes.precision[0])
+        return *row_gaussians(Lam, eta, executor), law
+
+    def prior_means(self, n: int) -> np.ndarray:
+        """Expected prior means of independent rows, (n, R)."""
+        shift, mean = self.prior.shift(0, self.modes), self.modes.mean[0]
+        return np.broadcast_to(mean, (n, len(mean))) + (0.0 if shift is None else shift)
+
+    def divergence(self, moments: Moments) -> float:
+        """Divergence of q(rows) q(parameters) from their prior; of rows as `updated` gave them last."""
+        rank, chained = self.modes.mean.shape[1], self.chained
+        rows, own = moments.select(np.arange(rank)), float(self.prior.bound(self.posterior))
+        n = len(rows.mean)
+        if chained is not None and self.found is not None:
+            mean, variance = (rows.mean[chained.links.of.place], self.found.cov[:, diagonal(rank)])
+            entropy = 0.5 * (mean.size * (1.0 + LOG_2PI) - self.found.log_det)
+            return -float(chained.expected(mean, variance, self.found.cross)) - entropy - own
+        precision, cov = self.modes.precision[0], unpack(rows.cov, rank)
+        apart = rows.mean - self.prior_means(n)
+        log_det = float(np.broadcast_to(np.linalg.slogdet(cov)[1], n).sum())
+        square = float(np.einsum("ni,ij,nj->", apart, precision, apart))
+        square += n / len(cov) * float(np.einsum("nij,ji->", cov, precision))
+        own -= 0.5 * (square - n * rank - log_det - n * float(np.linalg.slogdet(precision)[1]))
+        return -own
+
+    def with_unsure_rows(self, moments: Moments) -> Moments:
+        """The moments as a result: rows without cells are as unsure as what was learned of their features, too."""
+        more = None if self.axis is not None or self.seen.all() else self.prior.unsure(0, self.modes, ~self.seen)
+        if more is None:
+            return moments
+        spread = pack(np.linalg.inv(self.modes.precision[0]))
+        cov = np.repeat(moments.cov, len(moments.mean), axis=0) if len(moments.cov) == 1 else moments.cov.copy()
+        cov[np.flatnonzero(~self.seen), : spread.shape[-1]] += more[:, None] * spread
+        return moments._replace(cov=cov)
+
+    def learned(self) -> FoundLaw:
+        """What a fit keeps of the law."""
+        nothing, modes = np.zeros((0, self.modes.mean.shape[1])), self.modes
+        if self.prior.clocks:
+            drift: Any = modes.drifts[0] if modes.drifts else None
+            lengths = np.zeros_like(modes.mean) if drift is None else drift.length[None]
+            return FoundLaw((), nothing, nothing, lengths)
+        have, slopes, design = self.prior.have[0], modes.slopes[0], self.prior.designs[0]
+        if not isinstance(have, PreparedFeatures) or slopes is None or design is None:
+            raise ValueError("the map of features was not learned")
+        spread = ((have.vectors / np.sqrt(have.values + slopes.strength)) ** 2).sum(axis=1)
+        sd = np.sqrt(np.outer(spread, np.diagonal(np.linalg.inv(modes.precision[0]))))
+        return FoundLaw(design.names, slopes.coef, sd, nothing)
+
 
 def first_law(rows: KnownRows, rank: int) -> RowLaw:
     """The law before the first sweep: that of any rows."""
@@ -172,80 +242,3 @@ def first_law(rows: KnownRows, rank: int) -> RowLaw:
         seen = np.ones(len(rows.seen), dtype=bool)
         return RowLaw(replace(plain, clocks=(rows.known,), strength=PINNED).for_rows([seen]), modes, seen)
     return RowLaw(replace(plain, designs=(rows.known,)).for_rows([rows.seen]), modes, rows.seen)
-
-
-def updated(
-    law: RowLaw, moments: Moments, Lam: np.ndarray, eta: np.ndarray, executor: Executor
-) -> tuple[np.ndarray, np.ndarray, RowLaw]:
-    """The law given the moments of the rows, components first; then means (n, R) and packed covariances given it."""
-    # their cells say Lam (n or 1, P), eta (n, R)
-    n, rank = eta.shape[0], law.modes.mean.shape[1]
-    rows, coupled, axis = moments.select(np.arange(rank)), None, law.axis
-    cov = np.broadcast_to(rows.cov, (n, rows.cov.shape[1]))
-    if axis is not None:
-        cross = np.zeros((len(axis.pairs[0]), rank)) if law.found is None else law.found.cross
-        coupled = Coupled(cov[axis.place][:, diagonal(rank)], cross)
-    total = unpack(cov[law.seen].sum(axis=0), rank)
-    posterior: Any = law.prior.learn([rows.mean[law.seen]], [total], [coupled])
-    law = law._replace(posterior=posterior, modes=law.prior.expectation(law.modes, posterior))
-    chained = law.chained
-    if chained is not None:
-        place, Lam = chained.links.of.place, np.broadcast_to(Lam, (n, Lam.shape[1]))
-        found = chained.links.marginals(Lam[place], eta[place])
-        mean, cov = np.empty_like(eta), np.empty(Lam.shape)
-        mean[place], cov[place] = found.mean, found.cov
-        return mean, cov, law._replace(found=found)
-    Lam = np.ascontiguousarray(Lam + pack(law.modes.precision[0]))
-    eta = np.ascontiguousarray(eta + prior_means(law, n) @ law.modes.precision[0])
-    return *row_gaussians(Lam, eta, executor), law
-
-
-def prior_means(law: RowLaw, n: int) -> np.ndarray:
-    """Expected prior means of independent rows, (n, R)."""
-    shift = law.prior.shift(0, law.modes)
-    return np.broadcast_to(law.modes.mean[0], (n, law.modes.mean.shape[1])) + (0.0 if shift is None else shift)
-
-
-def divergence(law: RowLaw, moments: Moments) -> float:
-    """Divergence of q(rows) q(parameters) from their prior; of rows as `updated` gave them last."""
-    rank, chained = law.modes.mean.shape[1], law.chained
-    rows, own = moments.select(np.arange(rank)), float(law.prior.bound(law.posterior))
-    n = len(rows.mean)
-    if chained is not None and law.found is not None:
-        mean, variance = (rows.mean[chained.links.of.place], law.found.cov[:, diagonal(rank)])
-        entropy = 0.5 * (mean.size * (1.0 + LOG_2PI) - law.found.log_det)
-        return -float(chained.expected(mean, variance, law.found.cross)) - entropy - own
-    precision, cov = law.modes.precision[0], unpack(rows.cov, rank)
-    apart = rows.mean - prior_means(law, n)
-    log_det = float(np.broadcast_to(np.linalg.slogdet(cov)[1], n).sum())
-    square = float(np.einsum("ni,ij,nj->", apart, precision, apart))
-    square += n / len(cov) * float(np.einsum("nij,ji->", cov, precision))
-    own -= 0.5 * (square - n * rank - log_det - n * float(np.linalg.slogdet(precision)[1]))
-    return -own
-
-
-def with_unsure_rows(law: RowLaw, moments: Moments) -> Moments:
-    """The moments as a result: rows without cells are as unsure as what was learned of their features, too."""
-    more = None if law.axis is not None or law.seen.all() else law.prior.unsure(0, law.modes, ~law.seen)
-    if more is None:
-        return moments
-    rank = law.modes.mean.shape[1]
-    spread = pack(np.linalg.inv(law.modes.precision[0]))
-    cov = np.repeat(moments.cov, len(moments.mean), axis=0) if len(moments.cov) == 1 else moments.cov.copy()
-    cov[np.flatnonzero(~law.seen), : rank * (rank + 1) // 2] += more[:, None] * spread
-    return moments._replace(cov=cov)
-
-
-def found_law(law: RowLaw) -> FoundLaw:
-    """What a fit keeps of a law."""
-    rank = law.modes.mean.shape[1]
-    nothing = np.zeros((0, rank))
-    if law.prior.clocks:
-        drift: Any = law.modes.drifts[0] if law.modes.drifts else None
-        return FoundLaw((), nothing, nothing, np.zeros((1, rank)) if drift is None else drift.length[None])
-    have, slopes, design = law.prior.have[0], law.modes.slopes[0], law.prior.designs[0]
-    if not isinstance(have, PreparedFeatures) or slopes is None or design is None:
-        raise ValueError("the map of features was not learned")
-    spread = ((have.vectors / np.sqrt(have.values + slopes.strength)) ** 2).sum(axis=1)
-    sd = np.sqrt(np.outer(spread, np.diagonal(np.linalg.inv(law.modes.precision[0]))))
-    return FoundLaw(design.names, slopes.coef, sd, nothing)

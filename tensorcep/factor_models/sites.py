@@ -13,16 +13,7 @@ from scipy.special import gammaln, logit, ndtri
 from tensorcep.core.checks import check_choice, check_counts, check_size, check_zero_one, fail_value
 from tensorcep.core.compile import kernel
 from tensorcep.core.random import new_stream, start_stream
-from tensorcep.factor_models.problem import (
-    Kind,
-    Latent,
-    Priors,
-    Products,
-    Relation,
-    SiteForm,
-    SiteInputs,
-    Sites,
-)
+from tensorcep.factor_models.problem import Kind, Latent, Priors, Products, Relation, SiteForm, SiteInputs, Sites
 from tensorcep.kernels.polya_gamma import draw_crt, draw_pg
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import log_two_cosh_half
@@ -112,8 +103,7 @@ def probit_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.
 
 def draw_probit(given: SiteInputs) -> tuple[Sites, np.ndarray]:
     """The hidden normals given f."""
-    target = _drawn(given, None)
-    only = given.relation.cells.only_observed
+    target, only = _drawn(given, None), given.relation.cells.only_observed
     return Sites(only(np.ones((1,) * target.ndim)), only(target)), given.f
 
 
@@ -155,8 +145,7 @@ def _drawn(given: SiteInputs, tau: np.ndarray | None) -> np.ndarray:
     """Draws of the hidden normals given f; what is observed as it is stays."""
     relation, f = given.relation, given.f
     y, at, theta = _from_limit(relation, f, tau)
-    n_blocks = -(-f.size // LANES)
-    lanes = []
+    n_blocks, lanes = -(-f.size // LANES), []
     for part, empty in ((y, 1.0), (relation.cells.only_observed(np.ones(f.shape)), 0.0), (at, 0.0), (theta, 1.0)):
         padded = np.full(n_blocks * LANES, empty)
         padded[: f.size] = np.broadcast_to(part, f.shape).ravel()
@@ -261,9 +250,7 @@ def noise_posterior(relation: Relation, groups: str, priors: Priors, squares: np
     return gammas(a0 + 0.5 * relation.cells.counts(groups), b0 + 0.5 * squares, a0, b0)
 
 
-def dispersion_posterior(
-    relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, c: np.ndarray
-) -> Gammas | None:
+def r_posterior(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, c: np.ndarray) -> Gammas | None:
     """q(r): shape a0 + the expected tables, rate b0 + the bound of the sum of -log(1 - p)."""
     if relation.known_r is not None:
         return gammas_at(relation.known_r)
@@ -274,9 +261,6 @@ def dispersion_posterior(
     tables = expected_tables(counts, np.exp(start)[:, None])
     softplus = relation.cells.observed_sums(0.5 * f + log_two_cosh_half(c), relation.groups)
     return gammas(a0 + (times * tables).sum(axis=1), b0 + softplus, a0, b0)
-
-
-# Gaussian data, with the noise precision of each group.
 
 
 def gaussian_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
@@ -309,13 +293,10 @@ def gaussian_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
     return value
 
 
-# Polya-Gamma variables on the latent values.
-
-
 def omega_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
     """Sites at E[omega], the tightest of the augmentation's bounds."""
     c = np.sqrt(f * f + variance)
-    r = dispersion_posterior(relation, priors, old, f, c)
+    r = r_posterior(relation, priors, old, f, c)
     return Sites(*_polya_gamma(relation, r, c), r=r)
 
 
@@ -331,11 +312,8 @@ def omega_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.n
     return np.asarray(kappa * f - b * log_two_cosh_half(np.sqrt(f * f + variance)))
 
 
-# The same on latent values psi = f + noise.
-
-
 def noisy_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
-    """Sites of psi as Gaussian data, psi updated by its own Polya-Gamma sites."""
+    """Sites of psi = f + noise as Gaussian data, psi updated by its own Polya-Gamma sites."""
     if old is None or old.psi is None or old.psi_var is None:  # start where psi is its prior
         psi, psi_var = f, np.ones_like(f)
         noise = gammas_at(np.ones(1) if relation.known_noise is None else relation.known_noise)
@@ -343,15 +321,13 @@ def noisy_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.nda
         psi, psi_var = old.psi, old.psi_var
         squares = relation.cells.observed_sums((psi - f) ** 2 + psi_var + variance, "all")
         noise = noise_posterior(relation, "all", priors, squares)
-    tau = noise.mean[0]
-    c = np.sqrt(psi * psi + psi_var)
-    r = dispersion_posterior(relation, priors, old, psi, c)
+    tau, c = noise.mean[0], np.sqrt(psi * psi + psi_var)
+    r = r_posterior(relation, priors, old, psi, c)
     omega, kappa = _polya_gamma(relation, r, c)
     psi_var = 1.0 / (omega + tau)
     psi = psi_var * (tau * f + kappa)
     only = relation.cells.only_observed
-    weight = only(np.full((1,) * f.ndim, tau))
-    return Sites(weight, only(tau * psi), noise, r, psi, psi_var)
+    return Sites(only(np.full((1,) * f.ndim, tau)), only(tau * psi), noise, r, psi, psi_var)
 
 
 def noisy_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -361,9 +337,6 @@ def noisy_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: np.n
     squares = (psi - f) ** 2 + psi_var + variance
     prior = 0.5 * (noise.log_mean[0] - LOG_2PI - noise.mean[0] * squares)
     return np.asarray(entropy + prior + omega_bounds(relation, sites, psi, psi_var))
-
-
-# Boehning's bound.
 
 
 def boehning_sites(relation: Relation, priors: Priors, old: Sites | None, f: np.ndarray, variance: np.ndarray) -> Sites:
@@ -387,9 +360,6 @@ def boehning_bounds(relation: Relation, sites: Sites, f: np.ndarray, variance: n
     return np.asarray(value - 0.5 * weight * variance)
 
 
-# What all forms share.
-
-
 def bound(relation: Relation, sites: Sites, latent: Latent) -> float:
     """The relation's share of the lower bound of the log evidence, at the sites' own parameters."""
     total = -sum(g.divergence for g in (sites.noise, sites.r) if g is not None)
@@ -401,8 +371,8 @@ def bound(relation: Relation, sites: Sites, latent: Latent) -> float:
         value = relation.kind.form.cell_bounds(relation, sites, *latent)
         total += float(relation.cells.observed_sums(value, "all")[0])
     if sites.r is not None and relation.table is not None:
-        r = np.exp(sites.r.log_mean)[:, None]
-        total += float((relation.table.times * count_factor(relation.table.counts, r)).sum())
+        counts, times = relation.table
+        total += float((times * count_factor(counts, np.exp(sites.r.log_mean)[:, None])).sum())
     return total
 
 
@@ -413,7 +383,7 @@ def count_factor(x: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 # The kinds of matrices: by what users call a likelihood, and how it is augmented. A new one is one line.
 
-SOFTPLUS_CURVATURE = 0.17  # of -log softplus, rounded up (0.1671); times the count
+SOFTPLUS = 0.17  # curvature of -log softplus, rounded up (0.1671); times the count
 LABELS_SCALE = 4.0  # a step of 1 in a probability of 1/2 is one of 4 in its logit
 PROBIT_SCALE = 2.5  # and one of sqrt(2 pi) in its probit
 
@@ -426,21 +396,12 @@ LIMIT = SiteForm(limited_sites, limited_bounds, draw_limited)
 
 
 _REAL = Kind(GAUSSIAN, CONJUGATE, lambda name, values: check_size(name, values, least=0.0), theta="noise")
-_LABELS = Kind(
-    LOGIT,
-    POLYA_GAMMA,
-    check_zero_one,
-    latent=lambda mean, r: logit(0.01 + 0.98 * mean),
-    scale=LABELS_SCALE,
-    curvature=lambda x: 0.25,
-)
+_LABELS = Kind(LOGIT, POLYA_GAMMA, check_zero_one, lambda mean, r: logit(0.01 + 0.98 * mean), scale=LABELS_SCALE)
 _PROBIT = Kind(PROBIT, HIDDEN, check_zero_one, lambda mean, r: ndtri(0.01 + 0.98 * mean), scale=PROBIT_SCALE)
 _COUNTS = Kind(
     NEGBINOMIAL, POLYA_GAMMA, check_counts, lambda mean, r: np.log(mean + 0.01) - np.log(r), np.log1p, theta="r"
 )
-_RATES = Kind(
-    SOFTPLUS_POISSON, BOEHNING, check_counts, sketch=np.log1p, curvature=lambda x: 0.25 + SOFTPLUS_CURVATURE * x.max()
-)
+_RATES = Kind(SOFTPLUS_POISSON, BOEHNING, check_counts, sketch=np.log1p, curvature=lambda x: 0.25 + SOFTPLUS * x.max())
 
 # Real data with a limit, which `Link.limit` holds: values stay in the units of the model.
 LIMITED = _REAL._replace(likelihood=replace(GAUSSIAN, normal=TOBIT.normal), form=LIMIT)
@@ -450,7 +411,7 @@ KINDS: dict[tuple[str, str], Kind] = {
     ("gaussian", "direct"): _REAL,
     ("bernoulli", "direct"): _LABELS,
     ("bernoulli", "noise"): _LABELS._replace(form=NOISY),
-    ("bernoulli", "boehning"): _LABELS._replace(form=BOEHNING),
+    ("bernoulli", "boehning"): _LABELS._replace(form=BOEHNING, curvature=lambda x: 0.25),
     ("probit", "direct"): _PROBIT,
     ("negbinomial", "direct"): _COUNTS,
     ("negbinomial", "noise"): _COUNTS._replace(form=NOISY),
@@ -482,11 +443,9 @@ def kind_of(likelihood: str, augmentation: str) -> Kind:
     check_likelihood(likelihood)
     check_choice("augmentation", augmentation, AUGMENTATIONS)
     if (likelihood, augmentation) not in KINDS:
-        fail_value(
-            f"likelihood {likelihood!r} does not go with augmentation {augmentation!r}; Boehning's bound is for "
-            "'bernoulli' and 'poisson', the Polya-Gamma ones for 'bernoulli' and 'negbinomial'; for 'probit' there is "
-            "'direct' alone."
-        )
+        got = f"likelihood {likelihood!r} does not go with augmentation {augmentation!r}"
+        which = "for 'bernoulli' and 'poisson', the Polya-Gamma ones for 'bernoulli' and 'negbinomial'"
+        fail_value(f"{got}; Boehning's bound is {which}; for 'probit' there is 'direct' alone.")
     return KINDS[likelihood, augmentation]
 
 

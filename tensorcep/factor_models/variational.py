@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.factor_models import side_information
-from tensorcep.factor_models.problem import (
-    Entity,
-    Latent,
-    Products,
-    RelationPosterior,
-    RelationProblem,
-    Sites,
-    State,
-    first_noise,
-    latent_of,
-    natural_parameters,
-    replaced,
-    sides,
-)
+from tensorcep.factor_models.problem import Entity, Latent, Products, RelationPosterior, RelationProblem, State
 from tensorcep.factor_models.settings import VB, FactorisedVB
 from tensorcep.factor_models.side_information import Moments, packed_index, row_gaussians, variances, with_one
 from tensorcep.factor_models.sites import bound
 from tensorcep.kernels.rows import row_log_dets
 from tensorcep.likelihoods.parameters.base import Gammas, gammas, gammas_at
-
-# What the variational methods for relations share: the first state, one sweep, and the lower bound.
 
 
 def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Executor) -> State:
@@ -45,22 +32,11 @@ def init(problem: RelationProblem, settings: VB | FactorisedVB, executor: Execut
         moments.append(Moments(problem.start[e].copy(), cov[None, :], diagonal))
     precisions = tuple(gammas_at(entity.precision) for entity in problem.entities)
     laws = tuple(None if known is None else side_information.first_law(known, problem.rank) for known in problem.known)
-    state, n = State(tuple(moments), precisions, (), (), laws), len(problem.relations)
-    pairs = [_latent_and_sites(state, problem, m, None, None, executor) for m in range(n)]
-    return state._replace(latent=tuple(latent for latent, _ in pairs), sites=tuple(sites for _, sites in pairs))
-
-
-def _latent_and_sites(
-    state: State, problem: RelationProblem, m: int, before: Latent | None, old: Sites | None, executor: Executor
-) -> tuple[Latent, Sites]:
-    """Latent values of relation m, and the best sites given them; those before are where they begin."""
-    relation, priors = problem.relations[m], problem.priors
-    u = state.moments[relation.row].select(relation.row_coords)
-    v = state.moments[relation.col].select(relation.col_coords)
-    latent, form = latent_of(relation, u, v, executor, before), relation.kind.form
-    if isinstance(latent, Products) and form.of_squares is not None:
-        return latent, form.of_squares(relation, priors, latent.squares)
-    return latent, form.expected(relation, priors, old, *latent)
+    none: Any = (None,) * len(problem.relations)
+    state = State(tuple(moments), precisions, none, none, laws)
+    for m in range(len(none)):
+        state = state.with_sites(problem, m, executor)
+    return state
 
 
 def step(
@@ -73,43 +49,32 @@ def step(
             continue
         entity, law = problem.entities[e], state.law(e)
         if law is not None:
-            (Lam, eta), free = natural_parameters(state, problem, e, executor), entity.free
+            (Lam, eta), free = state.natural_parameters(problem, e, executor), entity.free
             k = np.arange(len(free))
             Lam[:, k * (k + 3) // 2] -= state.precisions[e].mean[free]  # the prior that these rows do not have
-            rows, packed, law = side_information.updated(law, state.moments[e], Lam, eta, executor)
+            rows, packed, law = law.updated(state.moments[e], Lam, eta, executor)
             moments = with_one(free, len(entity.precision), rows, packed)
-            state = state._replace(laws=replaced(state.laws, e, law))
         elif isinstance(settings, FactorisedVB):
             moments = update_factorised(settings.step, state, problem, e, executor)
         else:
             moments = update_rows(state, problem, e, executor)
-        precisions = precisions_of(entity, problem.precision_prior, moments)
-        state = state._replace(
-            moments=replaced(state.moments, e, moments), precisions=replaced(state.precisions, e, precisions)
-        )
+        state = state.with_entity(e, moments, precisions_of(entity, problem.precision_prior, moments), law)
         for m, relation in enumerate(problem.relations):
-            if e not in (relation.row, relation.col):
-                continue
-            latent, sites = _latent_and_sites(state, problem, m, state.latent[m], state.sites[m], executor)
-            state = state._replace(latent=replaced(state.latent, m, latent), sites=replaced(state.sites, m, sites))
+            if e in (relation.row, relation.col):
+                state = state.with_sites(problem, m, executor)
     change = max(_change(new, before) for new, before in zip(state.latent, old, strict=True))
-    return state, Sweep(change, first_noise(state), lower_bound=lower_bound(state, problem))
+    return state, Sweep(change, state.first_noise(), lower_bound=lower_bound(state, problem))
 
 
 def precisions_of(entity: Entity, prior: tuple[float, float], moments: Moments) -> Gammas:
     """q(alpha) where the precisions are learned (Klami section 2.2); the shape and rate of their prior are given."""
-    a0, b0 = prior
-    fixed = gammas_at(entity.precision)
-    if not entity.learned.any():
+    (a0, b0), learned, fixed = prior, entity.learned, gammas_at(entity.precision)
+    if not learned.any():
         return fixed
-    a = a0 + 0.5 * entity.n_rows
-    b = b0 + 0.5 * _squares(entity, moments)
+    a, b = a0 + 0.5 * entity.n_rows, b0 + 0.5 * _squares(entity, moments)
     found = gammas(np.full(len(b), a), b, a0, b0)
-    return Gammas(
-        np.where(entity.learned, found.mean, fixed.mean),
-        np.where(entity.learned, found.log_mean, fixed.log_mean),
-        gammas(np.full(entity.learned.sum(), a), b[entity.learned], a0, b0).divergence,
-    )
+    mean, log_mean = (np.where(learned, new, old) for new, old in zip(found[:2], fixed[:2], strict=True))
+    return Gammas(mean, log_mean, gammas(np.full(learned.sum(), a), b[learned], a0, b0).divergence)
 
 
 def _squares(entity: Entity, moments: Moments) -> np.ndarray:
@@ -136,32 +101,26 @@ def lower_bound(state: State, problem: RelationProblem) -> float:
     for e, frozen in enumerate(problem.frozen):
         law = state.law(e)
         if law is not None:
-            total -= side_information.divergence(law, state.moments[e])
+            total -= law.divergence(state.moments[e])
         elif frozen is None:  # the divergence of q(rows) q(precisions) from their prior
             entity, moments, precisions = problem.entities[e], state.moments[e], state.precisions[e]
             free, n = entity.free, entity.n_rows
             expected = float((precisions.mean * _squares(entity, moments) - n * precisions.log_mean)[free].sum())
-            total -= 0.5 * (expected - n * len(free) - _log_det_cov(moments, free)) + precisions.divergence
+            log_dets = np.empty(len(moments.cov))  # of the covariances of the free coordinates
+            if moments.diagonal:
+                log_dets = np.log(moments.cov[:, free]).sum(axis=1)
+            else:
+                row_log_dets(0, len(log_dets), np.ascontiguousarray(moments.cov[:, packed_index(free)]), log_dets)
+            log_det = float(np.broadcast_to(log_dets, len(moments.mean)).sum())
+            total -= 0.5 * (expected - n * len(free) - log_det) + precisions.divergence
     return total
-
-
-def _log_det_cov(moments: Moments, free: np.ndarray) -> float:
-    """Sum over rows of the log determinant of the covariance of the free coordinates."""
-    log_det = np.empty(len(moments.cov))
-    if moments.diagonal:
-        log_det = np.log(moments.cov[:, free]).sum(axis=1)
-    else:
-        row_log_dets(0, len(log_det), np.ascontiguousarray(moments.cov[:, packed_index(free)]), log_det)
-    return float(np.broadcast_to(log_det, len(moments.mean)).sum())
 
 
 def finish(state: State, problem: RelationProblem) -> RelationPosterior:
     """What the estimators keep."""
-    moments = tuple(
-        own if state.law(e) is None else side_information.with_unsure_rows(state.laws[e], own)  # type: ignore[arg-type]
-        for e, own in enumerate(state.moments)
-    )
-    laws = tuple(None if law is None else side_information.found_law(law) for law in state.laws)
+    each = [(own, state.law(e)) for e, own in enumerate(state.moments)]
+    moments = tuple(own if law is None else law.with_unsure_rows(own) for own, law in each)
+    laws = tuple(None if law is None else law.learned() for law in state.laws)
     return RelationPosterior(moments, state.precisions, state.sites, laws=laws)
 
 
@@ -174,7 +133,7 @@ def finish(state: State, problem: RelationProblem) -> RelationPosterior:
 def update_rows(state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
     """q(u_i) of all rows of an entity."""
     entity = problem.entities[e]
-    Lam, eta = natural_parameters(state, problem, e, executor)
+    Lam, eta = state.natural_parameters(problem, e, executor)
     told = problem.told[e] if problem.told else None
     if told is not None:
         Lam, eta = Lam + told.Lam, eta + told.eta
@@ -192,18 +151,27 @@ VB_ENGINE = Method(VB.name, (), VB, init, step, finish, "Klami (2014), naive app
 # minus before the sum and plus before the variance term; it is the other way round.
 
 
-def update_factorised(
-    length: float | str, state: State, problem: RelationProblem, e: int, executor: Executor
-) -> Moments:
-    """One step of an entity's means, and its variances."""
+def update_factorised(length: Any, state: State, problem: RelationProblem, e: int, executor: Executor) -> Moments:
+    """One step of an entity's means, of this length or the best, and its variances."""
     entity, old = problem.entities[e], state.moments[e]
     slope, curvature = gradient(state, problem, e, executor)
     variance = 1.0 / curvature
     if entity.one >= 0:
         variance[:, entity.one] = 0.0
     direction = slope * variance
-    part = best_lengths(state, problem, e, slope, direction, executor) if isinstance(length, str) else length
-    return Moments(old.mean + part * direction, variance, True)
+    if isinstance(length, str):  # of every row (n, 1) that at which the lower bound, given the sites, is highest
+        bend = (state.precisions[e].mean * direction**2).sum(axis=1)
+        for side in state.sides(problem, e):
+            other, sites, cells, d = side.other, side.sites, side.relation.cells, direction[:, side.coords]
+            along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
+            along *= along
+            along *= sites.weight
+            bend += cells.observed_sums(along, "row" if side.rows else "column")
+            noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
+            bend += (noise * d**2).sum(axis=1)
+        rise = (slope * direction).sum(axis=1)
+        length = np.divide(rise, bend, out=np.zeros_like(rise), where=bend > 0.0)[:, None]
+    return Moments(old.mean + length * direction, variance, True)
 
 
 def gradient(state: State, problem: RelationProblem, e: int, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
@@ -211,7 +179,7 @@ def gradient(state: State, problem: RelationProblem, e: int, executor: Executor)
     entity, mean = problem.entities[e], state.moments[e].mean
     precision = state.precisions[e].mean
     slope, curvature = -precision * mean, precision[None, :]
-    for side in sides(state, problem, e):
+    for side in state.sides(problem, e):
         other, sites, k, f = side.other, side.sites, side.coords, side.latent[0]
         noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
         rest = (sites.weight * side.relation.x if sites.target is None else sites.target) - sites.weight * f
@@ -223,23 +191,6 @@ def gradient(state: State, problem: RelationProblem, e: int, executor: Executor)
     if entity.one >= 0:
         slope[:, entity.one] = 0.0
     return slope, curvature
-
-
-def best_lengths(
-    state: State, problem: RelationProblem, e: int, slope: np.ndarray, direction: np.ndarray, executor: Executor
-) -> np.ndarray:
-    """For every row the step along the direction at which the lower bound, given the sites, is highest: (n, 1)."""
-    bend = (state.precisions[e].mean * direction**2).sum(axis=1)
-    for side in sides(state, problem, e):
-        other, sites, cells, d = side.other, side.sites, side.relation.cells, direction[:, side.coords]
-        along = cells.products(d, other.mean, executor) if side.rows else cells.products(other.mean, d, executor)
-        along *= along
-        along *= sites.weight
-        bend += cells.observed_sums(along, "row" if side.rows else "column")
-        noise = side.sums(sites.weight, np.broadcast_to(other.cov, other.mean.shape), executor)
-        bend += (noise * d**2).sum(axis=1)
-    rise = (slope * direction).sum(axis=1)
-    return np.divide(rise, bend, out=np.zeros_like(rise), where=bend > 0.0)[:, None]
 
 
 FACTORISED_ENGINE = Method(

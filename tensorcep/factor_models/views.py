@@ -21,13 +21,10 @@ from tensorcep.factor_models.cells import READ, DenseCells, Matrix, as_array, re
 from tensorcep.factor_models.fit import fit_components, new_rows, plan_run
 from tensorcep.factor_models.layout import BIASES, Link, check_row_prior, known_rows, refuse_rows_alone, told_of_rows
 from tensorcep.factor_models.problem import limits_of
-from tensorcep.factor_models.results import energies, labels_of, shares
 from tensorcep.factor_models.side_information import Moments
 from tensorcep.factor_models.sites import augmentation_of, kind_of
 from tensorcep.priors.features import Features
 from tensorcep.priors.series import Series
-
-# What the estimators of several matrices share: checks of the views, fitting, and what is kept.
 
 # A component is active in a matrix where it explains this share of the variance that all of them explain there.
 ACTIVE_SHARE = 1e-2
@@ -41,12 +38,7 @@ class BaseRelations(FactorModel):
     lower_limit: Any = None
 
     def _fit_relations(
-        self,
-        matrices: Any,
-        relations: list[tuple[str, str, str]],
-        fixed: tuple[str, ...] = (),
-        row_prior: Any = None,
-        by_feature: bool = False,
+        self, matrices: Any, relations: Any, fixed: Sequence[str] = (), row_prior: Any = None, by_feature: bool = False
     ) -> Any:
         """Fit; entities in `fixed` have unit prior precisions, the components of others have learned ones."""
         # The rows of the first entity have a prior; columns of real matrices may have their own noise, `by_feature`.
@@ -63,27 +55,22 @@ class BaseRelations(FactorModel):
         plan.check(links)
         labels, sizes = list[Labels | None]([None] * len(names)), dict[int, int]()
         for m, (link, X) in enumerate(zip(links, matrices, strict=True)):
-            entities = zip((link.row, link.col), labels_of(X), given[m].cells.shape, ("rows", "columns"), strict=True)
-            for e, own, n, side in entities:
+            sides = (link.row, link.col), results.labels_of(X), given[m].cells.shape, ("rows", "columns")
+            for e, own, n, side in zip(*sides, strict=True):
                 if own is not None and labels[e] not in (None, own):
-                    fail_value(
-                        f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix, in their order; "
-                        "reindex one by the other."
-                    )
+                    what = f"the labels of {names[e]!r} in matrix {m} must be those of an earlier matrix"
+                    fail_value(f"{what}, in their order; reindex one by the other.")
                 labels[e] = own if labels[e] is None else labels[e]
                 if sizes.setdefault(e, n) != n:
-                    fail_value(
-                        f"every matrix must have the same number of {names[e]!r}; matrix {m} has {n} {side}, an "
-                        f"earlier one {sizes[e]}."
-                    )
+                    got = f"matrix {m} has {n} {side}, an earlier one {sizes[e]}"
+                    fail_value(f"every matrix must have the same number of {names[e]!r}; {got}.")
         ard = check_flag("ard", self.ard)
         learned = [ard and name not in fixed for name in names]
         for link in links:
             check_row_prior(row_prior, plan.method.name, link)
         known = known_rows(row_prior, labels[0], given)
-        rng = check_random_state(self.random_state)
-        result, where = fit_components(plan, links, learned, rng, "random", known)
-        self._set_fitted(result, links, where, names, {"_entity_labels": labels})
+        result, where = fit_components(plan, links, learned, check_random_state(self.random_state), "random", known)
+        self._set_fitted(result, links, where, names, _entity_labels=labels)
         return self
 
     def _matrix(self, X: Any, likelihood: str, m: int) -> Matrix:
@@ -106,7 +93,12 @@ class BaseRelations(FactorModel):
         if len(set(sizes)) > 1:
             same = "views must have the same rows" if what == "view" else "the matrices must have the same new rows"
             fail_value(f"{same}; got {sizes}.")
-        results.check_same_rows({f"{what} {m}": X for m, X in given.items()})
+        named = {f"{what} {m}": own for m, X in given.items() if (own := results.labels_of(X)[0]) is not None}
+        first = next(iter(named), "")
+        for name, own in named.items():
+            if own != named[first]:
+                rest = "in their order; reindex one by the other"
+                fail_value(f"the rows of {name} must have the labels of those of {first}, {rest}.")
         state, _ = new_rows(self.posterior_, links, self._where, n_threads(self.n_jobs))
         return state.moments[self._links[min(links)].row]
 
@@ -121,8 +113,8 @@ class BaseRelations(FactorModel):
         return {
             "factors_": {name: moments.mean[:, :rank].copy() for name, moments, _ in named},
             "relevance_": {name: 1.0 / precision.mean[:rank] for name, _, precision in named},
-            "explained_variance_": np.stack([energies(posterior, relation, rank) for relation in relations]),
-            "active_": np.stack([shares(posterior, relation, rank) for relation in relations]) > ACTIVE_SHARE,
+            "explained_variance_": np.stack([results.energies(posterior, relation, rank) for relation in relations]),
+            "active_": np.stack([results.shares(posterior, relation, rank) for relation in relations]) > ACTIVE_SHARE,
             "noise_variance_": noise,
         }
 
@@ -167,8 +159,6 @@ class BaseRelations(FactorModel):
         return check_int("m", m, 0, len(self._links) - 1)
 
 
-# Group factor analysis and canonical correlation analysis: views of the same rows.
-
 ROWS = "rows"
 
 
@@ -197,9 +187,8 @@ class GroupFactorAnalysis(BaseRelations):
     absent : {"missing", "zero"}, default="missing"
     max_iter : int, default=2000
     tol : float, default=1e-5
-    n_jobs : int, optional
-    random_state : int, RandomState, Generator or None
-    verbose : int, default=0
+    n_jobs, random_state, verbose
+        As in `BayesianPCA`.
     row_prior : Features or Series, optional
         What is known of the rows, as in `BayesianPCA`: of rows without cells in any view it is all that is.
 
@@ -248,10 +237,10 @@ class GroupFactorAnalysis(BaseRelations):
         >>> model.scores_.shape
         (150, 1)
         """
-        X = as_views(X)
-        return self._fit_views(list(X.values()), list(X)) if isinstance(X, Mapping) else self._fit_views(list(X))
+        return self._fit_views(as_views(X))
 
-    def _fit_views(self, views: list[Any], names: list[Any] | None = None) -> Any:
+    def _fit_views(self, X: Any) -> Any:
+        names, views = (list(X), list(X.values())) if isinstance(X, Mapping) else (None, list(X))
         if not views:
             fail_value("X must hold at least one view; got none.")
         check_choice("noise", self.noise, ("feature", "view"))
@@ -348,20 +337,16 @@ class BayesianCCA(GroupFactorAnalysis):
         (150, 1)
         """
         X = as_views(X)
-        names = list(X) if y is None and isinstance(X, Mapping) else None
-        views = [X, y] if y is not None else list(X.values()) if isinstance(X, Mapping) else list(X)
+        views = [X, y] if y is not None else X if isinstance(X, Mapping) else list(X)
         if len(views) != 2:
             fail_value(f"X and y must be two views; got {len(views)}.")
-        return self._fit_views(views, names)
+        return self._fit_views(views)
 
     @property
     def shared_(self) -> np.ndarray:
         """Which components are active in both views, (K,) bool."""
         check_is_fitted(self, "posterior_")
         return np.asarray(self.active_.all(axis=0))
-
-
-# Collective matrix factorisation: matrices of any kind that share the things their rows and columns stand for.
 
 
 @dataclass(eq=False, repr=False)
@@ -383,15 +368,13 @@ class CollectiveMatrixFactorization(BaseRelations):
         Learn a precision for every component of every entity.
     bias : {"column", "row", "both", "none"}, default="both"
     lower_limit : float, or sequence of float, array or None, optional
-        Of real matrices, the value at which they pile up (a detection limit, a log of 1 + count): one there says only
-        that it is no higher. One for all, or one item for each: a number, one for each column, or None for none.
+        As in `GroupFactorAnalysis`.
     absent : {"missing", "zero"}, default="missing"
         What cells that a sparse matrix does not store are.
     max_iter : int, default=1000
     tol : float, default=1e-4
-    n_jobs : int, optional
-    random_state : int, RandomState, Generator or None
-    verbose : int, default=0
+    n_jobs, random_state, verbose
+        As in `BayesianPCA`.
 
     Attributes
     ----------
@@ -453,16 +436,14 @@ class CollectiveMatrixFactorization(BaseRelations):
             X = [X[name] for name in wanted]
         for relation in relations:
             if not isinstance(relation, (tuple, list)) or len(relation) != 3 or relation[0] == relation[1]:
-                fail_value(
-                    "relations must hold triples (row entity, column entity, likelihood) of two different entities; "
-                    f"got {relation!r}."
-                )
+                triples = "triples (row entity, column entity, likelihood) of two different entities"
+                fail_value(f"relations must hold {triples}; got {relation!r}.")
         if len(relations) == 0 or len(X) != len(relations):
             fail_value(f"X must hold one matrix for each of {len(relations)} relations, at least one; got {len(X)}.")
         return self._fit_relations(X, [(str(a), str(b), c) for a, b, c in relations])
 
     def transform(self, X: Any, entity: Any = None, return_cov: bool = False) -> Any:
-        """Place new rows of an entity, all else as fitted.
+        """Factors (n, K) of new rows of an entity, all else as fitted.
 
         Parameters
         ----------
@@ -472,11 +453,7 @@ class CollectiveMatrixFactorization(BaseRelations):
         entity : str, optional
             Default: the row entity of the first matrix that is given.
         return_cov : bool, default=False
-
-        Returns
-        -------
-        factors : ndarray (n, K)
-        covariances : ndarray (n, K, K), if return_cov
+            Also return their covariances, (n, K, K).
 
         Raises
         ------
@@ -503,12 +480,10 @@ class CollectiveMatrixFactorization(BaseRelations):
         for m in sorted(given):
             row, col = self._entity_names(self._links[m])
             if row != entity:
-                fail_value(
-                    f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: give the relation "
-                    f"as ({entity!r}, {row!r}) with its matrix transposed, and fit again."
-                    if col == entity
-                    else f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out."
-                )
+                cure = f"give the relation as ({entity!r}, {row!r}) with its matrix transposed, and fit again"
+                if col == entity:
+                    fail_value(f"the rows of matrix {m} are {row!r}, not {entity!r}; only rows can be placed: {cure}.")
+                fail_value(f"matrix {m} must have rows of {entity!r}; its rows are {row!r}; leave it out.")
         return scores_of(self._place(dict(sorted(given.items())), "matrix"), self._where[0].rank, return_cov)
 
     def _entity_names(self, link: Link) -> tuple[str | None, str | None]:

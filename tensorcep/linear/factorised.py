@@ -25,16 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
-from tensorcep.core.compile import (
-    LOGLIK_SIGNATURE,
-    TILTED2_SIGNATURE,
-    TILTED_SIGNATURE,
-    address_of,
-    call_loglik,
-    call_tilted,
-    call_tilted2,
-    kernel,
-)
+from tensorcep.core import compile as compiler
+from tensorcep.core.compile import address_of, call_loglik, call_tilted, call_tilted2, kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import AnyMethod, Method, Sweep
 from tensorcep.ep.sites import cavity, damp, log_integral, site_from_tilted
@@ -49,8 +41,7 @@ from tensorcep.linear.settings import GLM_METHODS, Factorised
 # messages of a sweep are made from the same posterior (the parallel schedule), chunk by chunk of rows; each chunk adds
 # its messages up in a line of its own, so that the result does not depend on the number of threads.
 
-# Newton steps of a Laplace mode; from the last sweep's mode two or three are enough.
-MAX_NEWTON = 60
+MAX_NEWTON = 60  # Newton steps of a Laplace mode; from the last sweep's mode two or three are enough
 NEWTON_TOL = 1e-12
 
 
@@ -86,7 +77,7 @@ class GLMRule(NamedTuple):
 
 
 class GLMSums(NamedTuple):
-    """Per chunk: sums of the new messages and of the undamped changes of nu, (chunks, d) each, and counts."""
+    """Per chunk, zeros before a sweep: sums of the new messages and of undamped changes of nu, (chunks, d); counts."""
 
     tau: np.ndarray
     nu: np.ndarray
@@ -198,7 +189,6 @@ def row_sweep(first, last, rows, mean, var, messages, rule, sums, work):
     """Renew all messages of chunks first..last from moments of x'w under the cavities: EP, or Laplace propagation."""
     block = work.m.shape[0]
     for c in range(first, last):
-        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
         for begin in range(rows.chunk_start[c], rows.chunk_start[c + 1], block):
             end = min(begin + block, rows.chunk_start[c + 1])
             _row_moments(begin, end, rows, mean, var, messages, rule, work)
@@ -243,7 +233,6 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
     """Renew all messages of chunks first..last from conditional moments: CEP, a call of the likelihood per message."""
     # Source: CEP eqs 10 and 11 at the posterior moments of the other weights, supplement 8.2 and 8.3.
     for c in range(first, last):
-        sums.tau[c, :], sums.nu[c, :], sums.gap[c, :], sums.counts[c, :] = 0.0, 0.0, 0.0, 0.0
         begin = rows.chunk_start[c]
         while begin < rows.chunk_start[c + 1]:
             end = _fill(begin, rows.chunk_start[c + 1], rows, mean, var, messages, work)
@@ -271,11 +260,10 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
 
 @kernel
 def log_scales(first, last, rows, mean, var, messages, rule, total, work):
-    """Write, per chunk, the sum of the log scales of the rows' sites: EP's part of the log evidence."""
+    """Add up, per chunk, the log scales of the rows' sites: EP's part of the log evidence."""
     # Source: Minka (2008), eq. 48, with a site that is a product over the weights.
     block = work.m.shape[0]
     for c in range(first, last):
-        total[c] = 0.0
         for begin in range(rows.chunk_start[c], rows.chunk_start[c + 1], block):
             end = min(begin + block, rows.chunk_start[c + 1])
             _row_moments(begin, end, rows, mean, var, messages, rule, work)
@@ -292,8 +280,7 @@ def log_scales(first, last, rows, mean, var, messages, rule, total, work):
 # Work is divided into at most MAX_CHUNKS ranges of rows, each with about this many stored numbers or more.
 CHUNK_SIZE = 1 << 15
 MAX_CHUNKS = 32
-# Rows, or messages, that go to the likelihood in one call.
-BLOCK = 256
+BLOCK = 256  # rows, or messages, that go to the likelihood in one call
 LANCZOS_STEPS = 16
 # Lanczos' iteration has found an invariant space when the next vector is this short; eigenvalues are of the order of 1.
 LANCZOS_END = 1e-8
@@ -306,9 +293,8 @@ FIRST_SWEEPS, FIRST_STEP = 5, 0.5
 CHOICES = (5, 10, 20, 40)
 # After this many sweeps without a smaller change than before, the step shrinks.
 PATIENCE, STEP_SHRINK, STEP_MIN = 40, 0.5, 1e-4
-
-
-SIGNATURES = {"tilted": TILTED_SIGNATURE, "tilted2": TILTED2_SIGNATURE, "loglik": LOGLIK_SIGNATURE}
+TILTED, TILTED2, LOGLIK = compiler.TILTED_SIGNATURE, compiler.TILTED2_SIGNATURE, compiler.LOGLIK_SIGNATURE
+SIGNATURES = {"tilted": TILTED, "tilted2": TILTED2, "loglik": LOGLIK}
 
 
 class Variant(NamedTuple):
@@ -372,8 +358,7 @@ def spread(X: Any, information: np.ndarray, prior_cov: np.ndarray, steps: int) -
     """Least and largest eigenvalue of X'WX with the prior's precision, scaled to a unit diagonal."""
     # W is what each row tells of x'w. Both are 1 where the posterior has no correlations. By this many steps of
     # Lanczos' iteration from a fixed start: the least one is found from above, the largest from below.
-    squares = X.multiply(X).T @ information
-    scale = 1.0 / np.sqrt(squares + 1.0 / prior_cov)
+    scale = 1.0 / np.sqrt(X.multiply(X).T @ information + 1.0 / prior_cov)
     vector, before, b = np.sqrt(1.0 + np.arange(len(scale)) % 7), np.zeros(len(scale)), 0.0
     vector /= np.linalg.norm(vector)
     diagonal, beside = list[float](), list[float]()
@@ -417,8 +402,8 @@ def step(
     warm_up = variant.before if variant.before and state.sweeps < settings.warm_up else None
     now, adaptive = warm_up or variant, settings.damping == "adaptive"
     rows, n_chunks, d = state.rows, len(state.rows.chunk_start) - 1, len(state.mean)
-    tau_sums, nu_sums, gap_sums = np.empty((3, n_chunks, d))
-    sums = GLMSums(tau_sums, nu_sums, gap_sums, np.empty((n_chunks, 2)))
+    tau_sums, nu_sums, gap_sums = np.zeros((3, n_chunks, d))
+    sums = GLMSums(tau_sums, nu_sums, gap_sums, np.zeros((n_chunks, 2)))
     at_first = adaptive and state.sweeps < FIRST_SWEEPS
     pace = (FIRST_STEP * state.step, 0.0) if at_first else (state.step, state.momentum)
     rule = _rule(problem, now, *pace, settings.message_precision)

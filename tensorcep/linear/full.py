@@ -13,15 +13,11 @@ from tensorcep.ep.sites import Sites
 from tensorcep.linear.problem import GLMPosterior, GLMProblem
 from tensorcep.linear.settings import EP, IS
 
-# Range of the learned prior variance, and the tolerance of its logarithm.
-VARIANCE_RANGE = (1e-6, 1e6)
-VARIANCE_TOL = 1e-3
-# Proposals are a little wider than EP's posterior, so that weights stay bounded.
-WIDER = 1.1
+VARIANCE_RANGE, VARIANCE_TOL = (1e-6, 1e6), 1e-3  # of the learned prior variance, and the tolerance of its logarithm
+WIDER = 1.1  # proposals are a little wider than EP's posterior, so that weights stay bounded
 # Parallel sweeps of EP before it goes on one row at a time; the log-concave likelihoods of labels take about five.
 MOST_PARALLEL = 100
-# Draws whose likelihood is computed at a time.
-BATCH = 1000
+BATCH = 1000  # draws whose likelihood is computed at a time
 
 
 def fit_ep(problem: GLMProblem, settings: EP, max_iter: int, tol: float) -> Run:
@@ -50,12 +46,8 @@ def fit_ep(problem: GLMProblem, settings: EP, max_iter: int, tol: float) -> Run:
 
     prior_cov = problem.prior_cov
     if problem.learned.any():
-        best = minimize_scalar(
-            lambda log_variance: -result_for(with_variance(log_variance)).log_evidence,
-            bounds=tuple(np.log(VARIANCE_RANGE)),
-            method="bounded",
-            options={"xatol": VARIANCE_TOL},
-        )
+        how = {"bounds": tuple(np.log(VARIANCE_RANGE)), "method": "bounded", "options": {"xatol": VARIANCE_TOL}}
+        best = minimize_scalar(lambda log_variance: -result_for(with_variance(log_variance)).log_evidence, **how)
         prior_cov = with_variance(float(best.x))
     result = result_for(prior_cov)
     posterior = GLMPosterior(result.mean, result.cov, prior_cov, result.log_evidence)

@@ -22,8 +22,7 @@ from tensorcep.likelihoods.base import log_density
 from tensorcep.linear.problem import GLMPosterior, GLMProblem, learned_variance
 from tensorcep.linear.settings import GLM_METHODS, GLMSettings
 
-# Below this xi, tanh(xi / 2) / (2 xi) is 1/4 to rounding.
-SMALL_XI = 1e-6
+SMALL_XI = 1e-6  # below this xi, tanh(xi / 2) / (2 xi) is 1/4 to rounding
 
 
 class VBState(NamedTuple):

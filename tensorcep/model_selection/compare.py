@@ -35,13 +35,10 @@ from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.gaussian_process.base import BaseGaussianProcess
 from tensorcep.linear.glm import FeatureClassifier
 
-# Central intervals whose coverage gives the calibration error of real values and counts.
-LEVELS = (0.5, 0.8, 0.9, 0.95)
+LEVELS = (0.5, 0.8, 0.9, 0.95)  # central intervals whose coverage gives the calibration error of real values and counts
 # Entries and sweeps of the fit that compiles, or loads, the kernels of a method before it is timed; points of one.
 WARM_UP_ENTRIES, WARM_UP_SWEEPS, TRIAL = 64, 2, 16
-# Probabilities of classes of points are kept so far from 0.
-LEAST_OF_CLASSES = 1e-300
-
+LEAST_OF_CLASSES = 1e-300  # probabilities of classes of points are kept so far from 0
 MEGABYTE = 1e6
 
 Methods: TypeAlias = "Iterable[str | Settings] | None"
@@ -117,17 +114,15 @@ def compare(
     chosen, params = data.methods(estimator, methods), params or {}
     for name in () if isinstance(data, Matrices) else params:
         check_choice("a name in params", name, chosen)
-    models = {
-        name: with_method(estimator, method).set_params(**params.get(name, {})) for name, method in chosen.items()
-    }
+    models = {name: with_method(estimator, own).set_params(**params.get(name, {})) for name, own in chosen.items()}
     if client is not None and isinstance(data, HeldOutPoints):
         fail_value(f"client= is for models of tensors and matrices; {type(estimator).__name__} is fitted here.")
     cluster = cluster_of(client)
+    held: Any = data if cluster is None else cluster.put(data)
+    calls = [(model, held, coverage) for model in models.values()]
     if cluster is None:
-        lines = [measure(model, data, coverage) for model in models.values()]
+        lines = [measure(*call) for call in calls]
     else:
-        held = cluster.put(data)
-        calls = [(model, held, coverage) for model in models.values()]
         lines = [told.value for told in cluster.run(measure, calls, "compare", patient=True)]
     return pd.DataFrame(lines, index=pd.Index(list(models), name="method"))
 

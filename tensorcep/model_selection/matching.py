@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,7 @@ def factor_match_score(one: Any, other: Any, *, weights: bool = True) -> float:
     if weights:
         w, v = (norm.prod(axis=0) for norm in norms)
         match *= 1.0 - np.abs(w[:, None] - v) / np.maximum(np.maximum(w[:, None], v), TINY)
-    rows, columns = linear_sum_assignment(match, maximize=True)
-    return float(match[rows, columns].sum() / max(match.shape))
+    return float(match[linear_sum_assignment(match, maximize=True)].sum() / max(match.shape))
 
 
 def _parts(given: Any) -> list[np.ndarray]:
@@ -66,8 +66,7 @@ def _parts(given: Any) -> list[np.ndarray]:
     if isinstance(given, FactorModel):
         return [moments.mean[:, : given.n_components_] for moments in given.posterior_.moments]
     if hasattr(given, "column_modes_"):
-        every = [len(modes) == len(given.shape_) for modes in given.column_modes_]
-        shares = given.relevance_ * every
+        shares = given.relevance_ * [len(modes) == len(given.shape_) for modes in given.column_modes_]
         kept = shares > 1e-3 * shares.max(initial=0.0)
         return [np.asarray(factor)[:, kept] for factor in given.factors_]
     if hasattr(given, "weights") and hasattr(given, "factors"):
@@ -83,6 +82,8 @@ def replicability(
 ) -> pd.DataFrame:
     """Factor match scores of pairs of fits: of the same entries from other seeds, or of the two halves of the entries.
 
+    A table with a row per pair, and the columns "first", "second" and "score".
+
     Parameters
     ----------
     model : CP estimator or factor model
@@ -96,11 +97,6 @@ def replicability(
     random_state : int, RandomState, Generator or None
     client : distributed.Client, optional
         Of a Dask cluster, whose workers make the fits; scores are the same.
-
-    Returns
-    -------
-    DataFrame
-        A row per pair, with the columns "first", "second" and "score".
 
     Examples
     --------
@@ -121,17 +117,14 @@ def replicability(
             halves = zip(*(one.train_test_split(0.5, rng) for one in cells.matrices), strict=True)
             entries += [cells.given(list(half)) for half in halves]
     models = [clone(model).set_params(random_state=int(rng.integers(2**31))) for _ in entries]
-    cluster, calls = cluster_of(client), list(zip(models, entries, strict=True))
+    cluster = cluster_of(client)
     if cluster is None:
-        fits = [_fitted(*call) for call in calls]
+        fits = [_fitted(*call) for call in zip(models, entries, strict=True)]
     else:
         held = {id(one): cluster.put(one) for one in entries}
-        calls = [(one, held[id(own)]) for one, own in calls]
+        calls = [(one, held[id(own)]) for one, own in zip(models, entries, strict=True)]
         fits = [told.value for told in cluster.run(_fitted, calls, "replicability", patient=True)]
-    if by == "seeds":
-        pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    else:
-        pairs = [(2 * i, 2 * i + 1) for i in range(n)]
+    pairs = combinations(range(n), 2) if by == "seeds" else ((2 * i, 2 * i + 1) for i in range(n))
     scores = [(i, j, factor_match_score(fits[i], fits[j])) for i, j in pairs]
     return pd.DataFrame(scores, columns=["first", "second", "score"])
 

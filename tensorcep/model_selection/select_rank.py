@@ -31,8 +31,7 @@ from tensorcep.model_selection.compare import MatrixCells, cells_of_matrices, pr
 
 UNSEEN = "touch rows without training entries"
 
-Fold = tuple[np.ndarray, np.ndarray]
-Folds = list[Fold]
+Folds = list[tuple[np.ndarray, np.ndarray]]
 Data: TypeAlias = "EntryFolds | CellFolds"
 
 
@@ -40,17 +39,14 @@ def scores_of(
     data: Data, ranks: list[int], patience: int, n_workers: int, verbose: bool, cluster: Cluster | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean held-out log score (J, F) and seconds (J,) of the ranks, until `patience` in a row did not beat the best."""
-    scores: list[list[float]] = []
-    seconds: list[float] = []
-    n_folds = len(data.folds)
+    scores, seconds, n_folds = list[list[float]](), list[float](), len(data.folds)
     with (
         warnings.catch_warnings(record=True) as caught,
         ThreadPoolExecutor(n_workers) as pool,
         tqdm(total=len(ranks) * n_folds, desc="select rank", unit="fit", disable=not verbose) as bar,
     ):
         warnings.simplefilter("always")
-        of_ranks = _on_workers(data, ranks, patience, cluster) if cluster else _in_threads(data, ranks, pool)
-        for rank, (found, spent) in zip(ranks, of_ranks, strict=False):
+        for rank, (found, spent) in zip(ranks, _scores_of_folds(data, ranks, patience, cluster, pool), strict=False):
             bar.update(n_folds)
             scores.append(found)
             seconds.append(spent)
@@ -64,19 +60,16 @@ def scores_of(
     return np.array(scores), np.array(seconds)
 
 
-def _in_threads(data: Data, ranks: list[int], pool: ThreadPoolExecutor) -> Iterator[tuple[list[float], float]]:
+def _scores_of_folds(data: Data, ranks: list[int], patience: int, cluster: Cluster | None, pool: Any) -> Iterator[Any]:
     """Scores of the folds, and seconds, of one rank after the other."""
-    for rank in ranks:
-        begin = time.perf_counter()
-        found = list(pool.map(partial(data.log_score, rank), range(len(data.folds))))
-        yield found, time.perf_counter() - begin
-
-
-def _on_workers(data: Data, ranks: list[int], patience: int, cluster: Cluster) -> Iterator[tuple[list[float], float]]:
-    """The same by the workers of a cluster, all ranks at a time where all of them will be tried."""
-    held, F = cluster.put(data), len(data.folds)
-    at_a_time = len(ranks) if patience >= len(ranks) else 1
-    for first in range(0, len(ranks), at_a_time):
+    F = len(data.folds)
+    if cluster is None:
+        for rank in ranks:
+            begin = time.perf_counter()
+            yield list(pool.map(partial(data.log_score, rank), range(F))), time.perf_counter() - begin
+        return
+    held, at_a_time = cluster.put(data), len(ranks) if patience >= len(ranks) else 1
+    for first in range(0, len(ranks), at_a_time):  # all at a time where all of them will be tried
         some = ranks[first : first + at_a_time]
         calls = [(held, rank, fold) for rank in some for fold in range(F)]
         told = cluster.run(type(data).log_score, calls, "select-rank", patient=True)
@@ -96,13 +89,9 @@ def _tell(caught: Sequence[warnings.WarningMessage], n_ranks: int, n_folds: int)
         text = f"{unseen // n_ranks} of {n_folds} folds hold out entries of rows without training entries there"
         warn_user(f"{text}; those rows are predicted from their prior.", UserWarning)
     # What else a fit says of its health, its score says too.
-    rest = {
-        str(item.message): item.category
-        for item in caught
-        if not issubclass(item.category, ConvergenceWarning) and UNSEEN not in str(item.message)
-    }
-    for text, category in rest.items():
-        warn_user(text, category)
+    for text, category in {str(item.message): item.category for item in caught}.items():
+        if not issubclass(category, ConvergenceWarning) and UNSEEN not in text:
+            warn_user(text, category)
 
 
 RULES = ("one_standard_error", "best")
@@ -190,10 +179,6 @@ def select_rank(
     client : distributed.Client, optional
         Of a Dask cluster, whose workers fit the folds; scores are the same.
 
-    Returns
-    -------
-    RankSelection
-
     Raises
     ------
     TypeError, ValueError
@@ -232,19 +217,14 @@ def select_rank(
     data = CellFolds.of(estimator, X, split) if of_matrices else EntryFolds.of(estimator, X, y, split)
     scores, seconds = scores_of(data, tried, patience, n_workers, bool(verbose), cluster_of(client))
     tried = tried[: len(scores)]
-    loss, error = losses(scores)
-    best = int(np.argmax(scores.mean(axis=1)))
+    (loss, error), means = losses(scores), scores.mean(axis=1)
+    best = int(np.argmax(means))
     chosen = best if rule == "best" else int(np.argmax(loss <= error))
     name, given = ("n_components", (X,)) if of_matrices else ("rank", (X, y))
     model = clone(estimator).set_params(**{name: tried[chosen]}).fit(*given)
-    columns = {
-        "mean": scores.mean(axis=1),
-        "standard_error": scores.std(axis=1, ddof=1) / np.sqrt(scores.shape[1]),
-        "loss": loss,
-        "loss_error": error,
-        "seconds": seconds,
-        **{f"fold_{f}": scores[:, f] for f in range(scores.shape[1])},
-    }
+    errors = scores.std(axis=1, ddof=1) / np.sqrt(scores.shape[1])
+    columns = {"mean": means, "standard_error": errors, "loss": loss, "loss_error": error, "seconds": seconds}
+    columns |= {f"fold_{f}": own for f, own in enumerate(scores.T)}
     frame = pd.DataFrame(columns, index=pd.Index(tried, name="rank"))
     return RankSelection(tried[chosen], tried[best], np.array(tried), scores, frame, model)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils.validation import check_is_fitted
 
 from tensorcep.core.checks import check_choice, check_fraction, check_int, fail_value
 from tensorcep.cp.inputs.coordinates import by_mode, labels_at, mode_of, names_of, rows_of
@@ -35,15 +34,13 @@ def plot_trace(model: Any, X: Any, *, kind: str = "trace", matrix: Any = 0, ax: 
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, Gibbs, plots, simulate_cp
     >>> tensor = simulate_cp((6, 5), 1, 30, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0).fit(tensor)
-    >>> plots.plot_trace(model, tensor.coords[:1], ax=Figure().subplots()).get_title()
+    >>> plots.plot_trace(model, tensor.coords[:1]).get_title()
     'Trace'
     """
     check_choice("kind", kind, ("trace", "ranks"))
-    check_is_fitted(model, "posterior_")
     draws = model.latent_draws(X, matrix)
     if draws.shape[2] != 1:
         fail_value(f"X must be one entry; got {draws.shape[2]}.")
@@ -80,14 +77,20 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import SparseTensor, plots
     >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0]], [1.0, 2.0, 3.0])
-    >>> plots.plot_gaps(tensor, ax=Figure().subplots()).get_title()
+    >>> plots.plot_gaps(tensor).get_title()
     '75 % of the pairs have entries'
     """
-    if isinstance(tensor, Mapping):
-        return _gaps_of_views(tensor, axes_of(ax))
+    if isinstance(tensor, Mapping):  # a line per view and a column per row of all
+        cells, ax = {name: observed_cells(view) for name, view in tensor.items()}, axes_of(ax)
+        n = max(one.shape[0] for one in cells.values())
+        shares = np.stack([np.bincount(one.coords[:, 0], minlength=n) / one.shape[1] for one in cells.values()])
+        percent = np.where(shares > 0.0, 100 * shares, np.nan)
+        image = ax.imshow(percent, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto", interpolation="nearest")
+        ax.set_yticks(np.arange(len(cells)), [shown(f"{name} ({one.shape[1]})") for name, one in cells.items()])
+        ax.figure.colorbar(image, ax=ax, label="% of the row's cells", shrink=0.8)
+        return finish(ax, f"{np.count_nonzero((shares > 0).all(axis=0))} of {n} rows are in all views", "row", "")
     is_matrix = not isinstance(tensor, SparseTensor)
     tensor = observed_cells(tensor) if is_matrix else tensor
     names = ["matrix", "matrix"] if is_matrix else names_of(tensor.labels)
@@ -105,18 +108,6 @@ def plot_gaps(tensor: Any, modes: tuple[Any, Any] = (0, 1), *, max_rows: int = 4
         axis.get_major_locator().set_params(integer=True)
     share, along = np.count_nonzero(counts) / counts.size, "column" if is_matrix else "row"
     return finish(ax, f"{100 * share:.3g} % of the pairs have entries", f"{along} of {names[b]}", f"row of {names[a]}")
-
-
-def _gaps_of_views(views: Mapping[Any, Any], ax: Any) -> Any:
-    """A line per view and a column per row of all: the share of its cells that are observed."""
-    cells = {name: observed_cells(view) for name, view in views.items()}
-    n = max(one.shape[0] for one in cells.values())
-    shares = [np.bincount(one.coords[:, 0], minlength=n) / one.shape[1] for one in cells.values()]
-    percent = np.where(np.stack(shares) > 0.0, 100 * np.stack(shares), np.nan)
-    image = ax.imshow(percent, cmap="viridis", vmin=0.0, vmax=100.0, aspect="auto", interpolation="nearest")
-    ax.set_yticks(np.arange(len(cells)), [shown(f"{name} ({one.shape[1]})") for name, one in cells.items()])
-    ax.figure.colorbar(image, ax=ax, label="% of the row's cells", shrink=0.8)
-    return finish(ax, f"{np.count_nonzero((np.stack(shares) > 0).all(axis=0))} of {n} rows are in all views", "row", "")
 
 
 def _scores(model: Any, X: Any, y: Any, matrix: Any) -> Any:
@@ -144,11 +135,10 @@ def plot_residuals(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
     >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_residuals(model, tensor, ax=Figure().subplots()).get_title()
+    >>> plots.plot_residuals(model, tensor).get_title()
     'Residuals by mode_0'
     """
     part = part_of(model, matrix)
@@ -199,11 +189,9 @@ def plot_forecast(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_forecast(model, 1, {0: 5, 2: 0}, ax=Figure().subplots()).get_xlabel()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_forecast(model, 1, {0: 5, 2: 0}).get_xlabel()
     'mode_1'
     """
     part, level = part_of(model, matrix), check_fraction("coverage", coverage)

@@ -35,7 +35,6 @@ class ShownComponents(NamedTuple):
 
 def components_of(model: Any) -> ShownComponents:
     """The components of several modes of a CP model, or those of a factor model, with the weights of all rows."""
-    check_is_fitted(model, "posterior_")
     parts, table = model.parts_, model.variance_explained()
     known = {name: own for part in parts for name, own in zip(part.modes, part.labels, strict=True)}
     if hasattr(model, "column_modes_"):
@@ -57,7 +56,6 @@ def components_of(model: Any) -> ShownComponents:
 
 def part_of(model: Any, part: Any) -> Part:
     """The part that is drawn, by its name or position."""
-    check_is_fitted(model, "posterior_")
     parts: Sequence[Part] = model.parts_
     names = [one.name for one in parts]
     if isinstance(part, str):
@@ -72,20 +70,13 @@ def position(part: Part, mode: Any) -> int:
     return mode_of(part.labels, mode)
 
 
-# Rows of a component from which on their labels are small, so that they do not touch.
-CROWDED = 20
+CROWDED = 20  # rows of a component from which on their labels are small, so that they do not touch
 
 
 def plot_component(
-    model: Any,
-    mode: Any,
-    component: int = 0,
-    *,
-    coverage: float = 0.9,
-    max_rows: int = 30,
-    sort: str | None = None,
+    model: Any, mode: Any, component: int = 0, *, coverage: float = 0.9, max_rows: int = 30, sort: str | None = None,
     ax: Any = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Draw one component of one mode: the posterior mean of every row's weight, with its interval.
 
     Weights are those of ``model.components(mode)``, of norm 1 in every mode.
@@ -104,10 +95,6 @@ def plot_component(
         Order by weight; default: the order of the rows.
     ax : matplotlib Axes, optional
 
-    Returns
-    -------
-    matplotlib Axes
-
     Raises
     ------
     ValueError
@@ -115,11 +102,9 @@ def plot_component(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_component(model, 1, 3, ax=Figure().subplots()).get_title()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_component(model, 1, 3).get_title()
     'mode_1, component 3'
     """
     check_is_fitted(model, "posterior_")
@@ -190,19 +175,13 @@ def plot_components(
     ordered : modes, optional
         Further modes (by name or position) to draw as lines, in the order of their rows.
     figure : matplotlib Figure, optional
-        Default: a new one.
-
-    Returns
-    -------
-    matplotlib Figure
+        Default: a new one; it is returned.
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> len(plots.plot_components(model, n_components=1, figure=Figure()).axes)
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> len(plots.plot_components(model, n_components=1).axes)
     3
     """
     found, n = components_of(model), check_int("n_components", n_components)
@@ -265,14 +244,11 @@ def plot_top_rows(model: Any, mode: Any, *, n_rows: int = 20, n_components: int 
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_top_rows(model, 1, ax=Figure().subplots()).get_title()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_top_rows(model, 1).get_title()
     'Largest weights of mode_1'
     """
-    check_is_fitted(model, "posterior_")
     table = model.components(mode)
     name, chosen = table.columns[0], table["component"].unique()[: check_int("n_components", n_components)]
     unit = "weight (norm 1)" if "weight" in table else "loading"
@@ -301,11 +277,9 @@ def plot_variance_explained(explained: Any, *, kind: str = "bars", max_component
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_variance_explained(model.variance_explained(tensor), ax=Figure().subplots()).get_title()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_variance_explained(model.variance_explained()).get_title()
     'Variance explained'
     """
     check_choice("kind", kind, ("bars", "scree"))
@@ -385,9 +359,8 @@ def plot_scores(
     Examples
     --------
     >>> import numpy as np
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_scores(np.eye(3, 2), ["a", "b", "a"], ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_scores(np.eye(3, 2), ["a", "b", "a"]).get_xlabel()
     'component 0'
     """
     values = np.asarray(scores, dtype=float)

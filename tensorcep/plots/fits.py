@@ -33,11 +33,9 @@ def plot_convergence(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-    >>> plots.plot_convergence(model, tol=model.tol, ax=Figure().subplots()).get_xlabel()
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
+    >>> plots.plot_convergence(model, tol=model.tol).get_xlabel()
     'sweep'
     """
     if hasattr(trace, "get_params"):
@@ -50,9 +48,8 @@ def plot_convergence(
     if tol is not None:
         check_range("tol", tol, 0.0, include_low=False)
     ax = axes_of(ax)
-    sweeps = np.arange(1, change.size + 1)
     # A change of exactly 0 has no place on a log scale.
-    ax.plot(sweeps, np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
+    ax.plot(np.arange(1, change.size + 1), np.where(change > 0.0, change, np.nan), "o-", color=MAIN, markersize=4)
     if anneal:
         member = np.asarray(trace.get("member", np.zeros(change.size)))
         firsts = [0, *(np.flatnonzero(np.diff(member)) + 1)]  # fits of a mixture follow each other
@@ -85,10 +82,9 @@ def plot_comparison(table: Any, *, y: str | None = None, ax: Any = None) -> Any:
     Examples
     --------
     >>> import pandas as pd
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
     >>> table = pd.DataFrame({"rmse": [0.5, 0.6], "seconds": [2.0, 0.1]}, index=["gibbs", "vmp"])
-    >>> plots.plot_comparison(table, ax=Figure().subplots()).get_ylabel()
+    >>> plots.plot_comparison(table).get_ylabel()
     'rmse'
     """
     columns = list(getattr(table, "columns", ()))
@@ -121,11 +117,10 @@ def plot_rank_scores(selection: Any, *, ax: Any = None) -> Any:
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots, select_rank, simulate_cp
     >>> tensor = simulate_cp((8, 6, 4), 1, 150, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
     >>> found = select_rank(CPRegressor(method="vmp", interactions="cp"), tensor, ranks=[1, 2], cv=2, random_state=0)
-    >>> plots.plot_rank_scores(found, ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_rank_scores(found).get_xlabel()
     'rank'
     """
     if not hasattr(selection, "best_rank"):

@@ -36,12 +36,11 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     Examples
     --------
     >>> import pandas as pd
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import CPRegressor, plots
     >>> cells = [(s, d, d % 4 + 0.1 * (s < "b")) for s in "abc" for d in range(12)]
     >>> days = pd.DataFrame(cells, columns=["shop", "day", "sold"])
     >>> model = CPRegressor(1, method="vmp", random_state=0).fit(days, value="sold")
-    >>> plots.plot_series(model, "day", ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_series(model, "day").get_xlabel()
     'day'
     """
     check_is_fitted(model, "posterior_")
@@ -55,9 +54,8 @@ def plot_series(model: Any, mode: Any, *, component: int | None = None, coverage
     chosen = int(table["component"].iloc[0]) if component is None else checks.check_int("component", component, 0)
     own = table[table["component"] == chosen]
     if own.empty:
-        checks.fail_value(
-            f"component must be one of {table['component'].unique().tolist()}, of mode {name!r}; got {chosen}."
-        )
+        there = table["component"].unique().tolist()
+        checks.fail_value(f"component must be one of {there}, of mode {name!r}; got {chosen}.")
     seen, order = model.posterior_.seen[slice(*offsets(model.shape_)[k : k + 2])], np.argsort(places, kind="stable")
     mean, lower, upper = (own[column].to_numpy()[order] for column in ("mean", "lower", "upper"))
     x, seen, ax = places[order], seen[order], axes_of(ax)
@@ -99,21 +97,19 @@ def plot_decision(
     Examples
     --------
     >>> import numpy as np
-    >>> from matplotlib.figure import Figure
     >>> from sklearn.gaussian_process.kernels import RBF
     >>> from tensorcep import GaussianProcessClassifier, plots
     >>> X, y = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), [0, 1, 0]
     >>> model = GaussianProcessClassifier(RBF(1.0), optimizer=None).fit(X, y)
-    >>> plots.plot_decision(model, X, y, n_grid=5, ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_decision(model, X, y, n_grid=5).get_xlabel()
     'feature 0'
     """
     X, y = checks.check_matrix("X", X), np.asarray(y)
     checks.check_fraction("coverage", coverage)
     checks.check_int("n_grid", n_grid, 2)
     if X.shape[1] != 2 or len(model.classes_) != 2:
-        checks.fail_value(
-            f"X must have two features, and the model two classes; got {X.shape[1]} and {len(model.classes_)}."
-        )
+        got = f"got {X.shape[1]} and {len(model.classes_)}"
+        checks.fail_value(f"X must have two features, and the model two classes; {got}.")
     if y.shape != (len(X),):
         checks.fail_value(f"y must hold one label for each of the {len(X)} rows of X; got shape {y.shape}.")
     low, high = X.min(axis=0), X.max(axis=0)
@@ -159,11 +155,10 @@ def plot_rate(
     --------
     >>> import numpy as np
     >>> from sklearn.gaussian_process.kernels import RBF
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import GaussianProcessCountRegressor, plots
     >>> X, y = np.arange(6.0)[:, None], [2, 3, 1, 5, 8, 7]
     >>> model = GaussianProcessCountRegressor(RBF(2.0), optimizer=None).fit(X, y)
-    >>> plots.plot_rate(model, X, y, n_grid=5, ax=Figure().subplots()).get_title()
+    >>> plots.plot_rate(model, X, y, n_grid=5).get_title()
     'Rate of counts'
     """
     X = checks.check_matrix("X", X)
@@ -185,20 +180,13 @@ def plot_rate(
         ax.plot(X[:, 0], y, "o", color=ACCENT, markersize=3, label="counts")
     ax.set_ylim(bottom=0.0)
     ax.legend(frameon=False)
-    name = getattr(model, "feature_names_in_", ("x",))[0]
-    return finish(ax, "Rate of counts", str(name), "count")
+    return finish(ax, "Rate of counts", str(getattr(model, "feature_names_in_", ("x",))[0]), "count")
 
 
 def plot_predictions(
-    y: ArrayLike,
-    mean: ArrayLike,
-    sd: ArrayLike | None = None,
-    *,
-    coverage: float = 0.9,
-    intervals: ArrayLike | None = None,
-    n_bars: int = 40,
-    ax: Any = None,
-) -> Any:
+    y: ArrayLike, mean: ArrayLike, sd: ArrayLike | None = None, *, coverage: float = 0.9,
+    intervals: ArrayLike | None = None, n_bars: int = 40, ax: Any = None,
+) -> Any:  # fmt: skip
     """Draw predicted against observed values, with the interval of some of them.
 
     Parameters
@@ -217,9 +205,8 @@ def plot_predictions(
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_predictions([1.0, 2.0], [1.1, 1.8], [0.2, 0.2], ax=Figure().subplots()).get_xlabel()
+    >>> plots.plot_predictions([1.0, 2.0], [1.1, 1.8], [0.2, 0.2]).get_xlabel()
     'observed'
     """
     y, mean = checks.check_vectors(y=y, mean=mean)
@@ -278,9 +265,8 @@ def plot_reliability(y: ArrayLike, p: ArrayLike, *, n_bins: int = 10, bins: Bins
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_reliability([0, 1, 1], [0.2, 0.8, 0.9], ax=Figure().subplots()).get_title()
+    >>> plots.plot_reliability([0, 1, 1], [0.2, 0.8, 0.9]).get_title()
     'Calibration'
     """
     curve = reliability_curve(y, p, n_bins=n_bins, bins=bins)
@@ -325,9 +311,8 @@ def plot_coverage(y: ArrayLike, intervals: Mapping[float, ArrayLike], *, ax: Any
 
     Examples
     --------
-    >>> from matplotlib.figure import Figure
     >>> from tensorcep import plots
-    >>> plots.plot_coverage([1.0, 2.0], {0.5: [[0.5, 1.5], [2.5, 3.5]]}, ax=Figure().subplots()).get_title()
+    >>> plots.plot_coverage([1.0, 2.0], {0.5: [[0.5, 1.5], [2.5, 3.5]]}).get_title()
     'Coverage of intervals'
     """
     (y,) = checks.check_vectors(y=y)

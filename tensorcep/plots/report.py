@@ -16,14 +16,8 @@ from tensorcep.cp.inputs.coordinates import names_of
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.entries.sparse_tensor import SparseTensor
+from tensorcep.plots import components
 from tensorcep.plots.checks import plot_gaps, plot_residuals, plot_trace
-from tensorcep.plots.components import (
-    components_of,
-    plot_components,
-    plot_scores,
-    plot_top_rows,
-    plot_variance_explained,
-)
 from tensorcep.plots.fits import plot_convergence
 from tensorcep.plots.style import finish
 
@@ -39,8 +33,7 @@ figure {{ margin: 1.2em 0 }} img {{ max-width: 100% }} figcaption {{ color: #555
 </body></html>
 """
 Drawing = Callable[[Any], Any]
-# A caption, the size in inches, and what draws on a figure.
-Shown = tuple[str, tuple[float, float], Drawing]
+Shown = tuple[str, tuple[float, float], Drawing]  # a caption, the size in inches, and what draws on a figure
 EXPLAINED = "What each component explains, and all of them together."
 
 
@@ -56,8 +49,7 @@ def report(model: Any, tensor: Any = None) -> str:
     Examples
     --------
     >>> from tensorcep import CPRegressor, plots, simulate_cp
-    >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
+    >>> model = CPRegressor(1, method="vmp", random_state=0).fit(simulate_cp((8, 6, 4), 1, 120, random_state=0).tensor)
     >>> page = plots.report(model)  # doctest: +SKIP
     """
     body, figures = [model.summary().to_html()], optional_module("matplotlib.figure", "a report", "'tensorcep[plots]'")
@@ -75,37 +67,38 @@ def _figures(model: Any, data: Any) -> list[Shown]:
     explained, of_matrices = model.variance_explained(), not hasattr(model, "column_modes_")
     if of_matrices:
         names, n, rows = model.matrix_names_, min(4, model.n_components_), "Columns of the largest loadings."
-        width = len(components_of(model).panels)
+        width = len(components.components_of(model).panels)
     else:
         names, rows = names_of(model.labels_), "Rows of the largest weights."
         n = min(4, sum(len(model.column_modes_[r]) > 1 for r in explained["component"]))
         width = len(names)
 
     def gain(kind: str, ax: Any) -> None:
-        plot_variance_explained(explained, kind=kind, ax=ax)
+        components.plot_variance_explained(explained, kind=kind, ax=ax)
 
     found: list[Shown] = [(EXPLAINED, (11, 4), lambda f: _side_by_side(f, ("bars", "scree"), gain))]
     if n:
-        size = (3.6 * width, 0.6 + 2.0 * n)
-        found.append(("Weights with 90 % intervals.", size, lambda f: plot_components(model, n_components=n, figure=f)))
-        top = partial(plot_top_rows, model)
+        weights = partial(components.plot_components, model, n_components=n)
+        found.append(("Weights with 90 % intervals.", (3.6 * width, 0.6 + 2.0 * n), lambda f: weights(figure=f)))
+        top = partial(components.plot_top_rows, model)
         found.append((rows, (4.0 * len(names), 5), lambda f: _side_by_side(f, range(len(names)), top)))
     if of_matrices and hasattr(model, "scores_") and model.n_components_ > 1:
-        found.append(("Scores of the rows.", (5.5, 4.5), lambda f: plot_scores(model.scores_, ax=f.subplots())))
+        found.append(
+            ("Scores of the rows.", (5.5, 4.5), lambda f: components.plot_scores(model.scores_, ax=f.subplots()))
+        )
     found.append(("How the fit went.", (11, 4), lambda f: _run(f, model, of_matrices)))
     if data is None:
         return found
+    gaps = "Where the data have entries."
     if not of_matrices:
-        found.append(("Where the data have entries.", (6, 4.5), lambda f: plot_gaps(data, ax=f.subplots())))
+        found.append((gaps, (6, 4.5), lambda f: plot_gaps(data, ax=f.subplots())))
         if not hasattr(model, "predict_proba") and model.has_uncertainty():
             modes = [(data, k, 0) for k in range(len(names))]
             found.append(("Residuals by row.", (4.0 * len(names), 5), lambda f: _residuals(f, model, [modes])))
         return found
     parts = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, (list, tuple)) else [data]
     real = [m for m, part in enumerate(model.parts_) if part.kind != "labels"]
-    found.append(
-        ("Where the data have entries.", (5.0 * len(parts), 4.5), lambda f: _side_by_side(f, parts, plot_gaps))
-    )
+    found.append((gaps, (5.0 * len(parts), 4.5), lambda f: _side_by_side(f, parts, plot_gaps)))
     if real:
         size, modes_of = (8.0, 4.5 * len(real)), [[(parts[m], mode, m) for mode in (0, 1)] for m in real]
         found.append(("Residuals by row and by column.", size, lambda f: _residuals(f, model, modes_of)))
@@ -120,8 +113,7 @@ def _side_by_side(figure: Any, items: Sequence[Any], draw: Callable[..., Any]) -
 
 def _residuals(figure: Any, model: Any, panels: Sequence[Sequence[tuple[Any, int, int]]]) -> None:
     """Residuals of these entries by the rows of this mode of this matrix, in each panel of a grid."""
-    grid = figure.subplots(len(panels), len(panels[0]), squeeze=False)
-    for row, axes in zip(panels, grid, strict=True):
+    for row, axes in zip(panels, figure.subplots(len(panels), len(panels[0]), squeeze=False), strict=True):
         for (entries, mode, m), ax in zip(row, axes, strict=True):
             plot_residuals(model, entries, mode=mode, matrix=m, max_rows=25, ax=ax)
 

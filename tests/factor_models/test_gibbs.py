@@ -8,6 +8,7 @@ from helpers import relation_problems as p
 from helpers.cases import each
 from scipy.special import expit, ndtr
 
+from tensorcep import BayesianPCA
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import run
 from tensorcep.factor_models import sites
@@ -152,8 +153,9 @@ def test_pca_gibbs_same_bits_on_two_threads(rng, listed, likelihood):
 
 
 def test_pca_gibbs_refuses_what_it_has_no_sampler_for():
+    model = BayesianPCA(1, likelihood="bernoulli", augmentation="boehning", method="gibbs")
     with pytest.raises(ValueError, match="no sampler for Boehning's bound"):
-        latent_draws(p.problem(p.BINARY, 1, "bernoulli", "boehning"), 2)
+        model.fit(p.BINARY)
 
 
 def test_pca_gibbs_alignment_undoes_rotations(rng):

@@ -170,7 +170,7 @@ def test_refused_in_the_last_moment_changes_nothing(tmp_path, monkeypatch):
 
     def call():
         with monkeypatch.context() as patch:
-            patch.setattr(pca, "energies", lambda *args: 1 / 0)
+            patch.setattr(pca.results, "energies", lambda *args: 1 / 0)
             model.fit(X[:9])
 
     check_refused(model, call, answers=answers("pca"), folder=tmp_path, error=ZeroDivisionError)
