@@ -13,44 +13,32 @@ from numba import types
 from numba.core import cgutils
 
 from tensorcep.core.compile import block_kernel, emitted_by
-from tensorcep.kernels.rank_update import array_rule
-from tensorcep.kernels.slots_rules import FLAGS, emit_loop
+from tensorcep.kernels.rank_update import COLUMNS, VECTOR, vector_at
+from tensorcep.kernels.slots_rules import FLAGS, array_rule, emit_loop, emit_product
 
-# Numbers of a vector, an AVX-512 register or two AVX2 ones: rows have a multiple of it.
-WIDTH = 8
-_DOUBLE = ir.DoubleType()
-_VECTOR = ir.VectorType(_DOUBLE, WIDTH)
 # Points whose sums are added up at a time, so that they stay in the processor's nearest cache.
 TOGETHER = 512
 
 
-def padded_width(n: int) -> int:
-    """The next multiple of WIDTH."""
-    return -(-n // WIDTH) * WIDTH
-
-
 @array_rule(types.float64)
 def _sum_of_products(builder, table, a, b, c, n):
-    starts = [builder.gep(table, [start], inbounds=True) for start in (a, b, c)]
-
     def body(q: Any, totals: list[Any]) -> list[Any]:
-        at = builder.mul(q, ir.Constant(q.type, WIDTH))
-        places = [builder.bitcast(builder.gep(start, [at], inbounds=True), _VECTOR.as_pointer()) for start in starts]
+        at = builder.mul(q, ir.Constant(q.type, COLUMNS))
+        places = [vector_at(builder, table, builder.add(start, at)) for start in (a, b, c)]
         x, y, z = (builder.load(place, align=8) for place in places)
-        product = builder.fmul(builder.fmul(x, y, flags=FLAGS), z, flags=FLAGS)
-        return [builder.fadd(totals[0], product, flags=FLAGS)]
+        return [builder.fadd(totals[0], emit_product(builder, emit_product(builder, x, y), z), flags=FLAGS)]
 
-    (total,) = emit_loop(builder, n, [ir.Constant(_VECTOR, [0.0] * WIDTH)], body)
-    kind = ir.FunctionType(_DOUBLE, [_DOUBLE, _VECTOR])
-    add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{WIDTH}f64")
-    return builder.call(add_up, [ir.Constant(_DOUBLE, 0.0), total], fastmath=FLAGS)
+    (total,) = emit_loop(builder, n, [ir.Constant(VECTOR, [0.0] * COLUMNS)], body)
+    kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), VECTOR])
+    add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{COLUMNS}f64")
+    return builder.call(add_up, [ir.Constant(ir.DoubleType(), 0.0), total], fastmath=FLAGS)
 
 
 @emitted_by(_sum_of_products)
 def sum_of_products(table, a, b, c, n):
-    """Return the sum over q < n * WIDTH of table[a + q] table[b + q] table[c + q], table (m,)."""
+    """Return the sum over q < n * COLUMNS of table[a + q] table[b + q] table[c + q], table (m,)."""
     total = 0.0
-    for q in range(n * WIDTH):
+    for q in range(n * COLUMNS):
         total += table[a + q] * table[b + q] * table[c + q]
     return total
 
@@ -63,7 +51,7 @@ def sums_at_cells(draws, used, rows, table, f):
     S, R = draws.shape[0], draws.shape[2]
     n, K = rows.shape
     ones, work, W = len(used), len(used) + 1, table.shape[1]
-    flat, blocks = table.reshape(table.size), W // WIDTH
+    flat, blocks = table.reshape(table.size), W // COLUMNS
     for s in range(S):
         for i in range(len(used)):
             row = draws[s, used[i]]

@@ -18,7 +18,7 @@ from numba.core import cgutils
 
 from tensorcep.core.compile import block_kernel, emitted_by
 from tensorcep.core.kernel_cache import target
-from tensorcep.kernels.slots_rules import emit_add_product, emit_loop, emit_product
+from tensorcep.kernels.slots_rules import array_rule, emit_add_product, emit_loop, emit_place, emit_product
 
 # A tile has ROWS x COLUMNS numbers: eight registers, which leaves half of AVX2's for the operands. Every number is
 # summed over the vectors in their order, whatever the tile.
@@ -32,14 +32,9 @@ def padded(n: int) -> int:
     return -(-n // COLUMNS) * COLUMNS
 
 
-def _number(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
-    """Pointer to a number of a flat array."""
-    return builder.gep(array, [builder.add(start, ir.Constant(start.type, offset))], inbounds=True)
-
-
-def vector_at(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
+def vector_at(builder: Any, array: Any, start: Any) -> Any:
     """Pointer to COLUMNS numbers."""
-    return builder.bitcast(_number(builder, array, start, offset), VECTOR.as_pointer())
+    return builder.bitcast(emit_place(builder, array, start), VECTOR.as_pointer())
 
 
 def everywhere(builder: Any, number: Any) -> Any:
@@ -48,29 +43,6 @@ def everywhere(builder: Any, number: Any) -> Any:
     mask = ir.Constant(ir.VectorType(whole, COLUMNS), [0] * COLUMNS)
     x = builder.insert_element(nothing, number, ir.Constant(whole, 0))
     return builder.shuffle_vector(x, nothing, mask)
-
-
-def array_rule(result: Any = types.void) -> Any:
-    """Make a rule (see `emitted_by`) of ``emit(builder, *arguments)``; arrays are pointers to their first numbers."""
-
-    def make(emit: Any) -> Any:
-        def rule(*kinds: Any) -> Any:
-            taken = [types.float64 if isinstance(kind, types.Float) else types.intp for kind in kinds]
-            taken = [kind if isinstance(kind, types.Array) else one for kind, one in zip(kinds, taken, strict=True)]
-
-            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                data = list(args)
-                for place, kind in enumerate(signature.args):
-                    if isinstance(kind, types.Array):
-                        data[place] = context.make_array(kind)(context, builder, value=args[place]).data
-                found = emit(builder, *data)
-                return context.get_dummy_value() if result is types.void else found
-
-            return result(*taken), codegen
-
-        return rule
-
-    return make
 
 
 def _each_vector(builder: Any, n: Any, rows: Any, body: Any, *start: Any) -> list[Any]:
@@ -94,8 +66,8 @@ def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) 
         column = builder.load(vector_at(builder, y[0], builder.add(y[1], builder.mul(q, y[2]))), align=8)
         first = builder.add(x[1], builder.mul(q, x[2]))
         lines = [builder.mul(x[3], ir.Constant(first.type, r)) for r in range(ROWS)]
-        rows = [_number(builder, x[0], builder.add(first, line)) for line in lines]
-        rows += [] if factors is None else [_number(builder, factors, q)]
+        rows = [emit_place(builder, x[0], builder.add(first, line)) for line in lines]
+        rows += [] if factors is None else [emit_place(builder, factors, q)]
         factor = (everywhere(builder, builder.load(row, align=8)) for row in rows)
         return [emit_add_product(builder, total, one, column) for total, one in zip(totals, factor, strict=True)]
 
@@ -178,7 +150,7 @@ def _prefetch(builder, x, i):
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    place = builder.bitcast(_number(builder, x, i), byte)
+    place = builder.bitcast(emit_place(builder, x, i), byte)
     builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 2, 1))])  # to read, second level, data
 
 
@@ -283,12 +255,8 @@ def _add_transposed(x, y, out):
 
 def _in_vectors(narrow: np.ndarray) -> np.ndarray:
     """The matrix with zeros up to whole vectors of columns."""
-    n, D = narrow.shape
-    if padded(D) == D:
-        return np.ascontiguousarray(narrow, dtype=np.float64)
-    whole = np.zeros((n, padded(D)))
-    whole[:, :D] = narrow
-    return whole
+    missing = padded(narrow.shape[1]) - narrow.shape[1]
+    return np.ascontiguousarray(np.pad(narrow, [(0, 0), (0, missing)]), dtype=np.float64)
 
 
 def times_narrow(x: np.ndarray, narrow: np.ndarray) -> np.ndarray:

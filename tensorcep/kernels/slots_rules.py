@@ -9,7 +9,7 @@ A rule gets the types of a call's arguments and gives its signature and what emi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -54,8 +54,9 @@ def _store(builder: Any, value: Any, pointer: Any) -> None:
     builder.store(value if stored == _VECTOR else builder.fptrunc(value, stored), pointer, align=4)
 
 
-def _at(builder: Any, pointer: Any, q: Any) -> Any:
-    return builder.gep(pointer, [q], inbounds=True)
+def emit_place(builder: Any, array: Any, q: Any) -> Any:
+    """Pointer to item q of a flat array."""
+    return builder.gep(array, [q], inbounds=True)
 
 
 def emit_add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
@@ -123,8 +124,8 @@ def _dots(builder: Any, n: Any, x: Any, *ys: Any) -> list[Any]:
     """Emit sum_q x[q] y[q] over n slots for every y, x loaded once; returns the vector values."""
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
-        x_q = _load(builder, _at(builder, x, q))
-        loaded = [_load(builder, _at(builder, y, q)) for y in ys]
+        x_q = _load(builder, emit_place(builder, x, q))
+        loaded = [_load(builder, emit_place(builder, y, q)) for y in ys]
         return [emit_add_product(builder, total, x_q, y_q) for total, y_q in zip(totals, loaded, strict=True)]
 
     return emit_loop(builder, n, [_constant(0.0) for _ in ys], body)
@@ -158,8 +159,8 @@ def _elementwise(combine: Emit, *, two: bool = True, factor: bool = False) -> Ca
         factors = [_load(builder, pointer) for pointer in others[len(ys) :]]
 
         def body(q: Any, totals: list[Any]) -> list[Any]:
-            values = [_load(builder, _at(builder, pointer, q)) for pointer in (x, *ys)]
-            _store(builder, combine(builder, *values, *factors), _at(builder, out, q))
+            values = [_load(builder, emit_place(builder, pointer, q)) for pointer in (x, *ys)]
+            _store(builder, combine(builder, *values, *factors), emit_place(builder, out, q))
             return totals
 
         emit_loop(builder, n, [], body)
@@ -220,11 +221,10 @@ def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
     return [_shuffle(builder, pair[0], pair[1], mask) for mask, pair in halves]
 
 
-def _tile_rows(context: Any, builder: Any, array_type: Any, array: Any, offsets: list[Any]) -> list[Any]:
+def _tiles(builder: Any, data: Any, offsets: Sequence[Any]) -> list[Any]:
     """Pointers to four numbers each, at flat offsets."""
-    data = context.make_array(array_type)(context, builder, value=array).data
     tile = ir.PointerType(ir.VectorType(data.type.pointee, 4))
-    return [builder.bitcast(builder.gep(data, [offset], inbounds=True), tile) for offset in offsets]
+    return [builder.bitcast(emit_place(builder, data, offset), tile) for offset in offsets]
 
 
 def _tile_slots(builder: Any, slot: Any, lane: Any) -> list[Any]:
@@ -233,32 +233,42 @@ def _tile_slots(builder: Any, slot: Any, lane: Any) -> list[Any]:
     return [builder.add(first, ir.Constant(first.type, LANES * j)) for j in range(4)]
 
 
-def tile_in(w: Any, o: Any, lane: Any, source: Any, f0: Any, f1: Any, f2: Any, f3: Any) -> Any:
+def array_rule(result: Any = types.void) -> Any:
+    """Make a rule (see `emitted_by`) of ``emit(builder, *arguments)``; arrays are pointers to their first numbers."""
+
+    def make(emit: Any) -> Any:
+        def rule(*kinds: Any) -> Any:
+            taken = [types.float64 if isinstance(kind, types.Float) else types.intp for kind in kinds]
+            taken = [kind if isinstance(kind, types.Array) else one for kind, one in zip(kinds, taken, strict=True)]
+
+            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                data = list(args)
+                for place, kind in enumerate(signature.args):
+                    if isinstance(kind, types.Array):
+                        data[place] = context.make_array(kind)(context, builder, value=args[place]).data
+                found = emit(builder, *data)
+                return context.get_dummy_value() if result is types.void else found
+
+            return result(*taken), codegen
+
+        return rule
+
+    return make
+
+
+@array_rule()
+def tile_in(builder, w, o, lane, source, *offsets):
     """The rule of `tensorcep.kernels.slots.tile_in`."""
-    signature = types.void(w, types.intp, types.intp, source, *(types.intp,) * 4)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        rows = _tile_rows(context, builder, source, args[3], list(args[4:]))
-        columns = _transpose(builder, [builder.load(row, align=8) for row in rows])
-        slots = _tile_rows(context, builder, w, args[0], _tile_slots(builder, args[1], args[2]))
-        for pointer, column in zip(slots, columns, strict=True):
-            builder.store(column, pointer, align=8)
-        return context.get_dummy_value()
-
-    return signature, codegen
+    columns = _transpose(builder, [builder.load(row, align=8) for row in _tiles(builder, source, offsets)])
+    for pointer, column in zip(_tiles(builder, w, _tile_slots(builder, o, lane)), columns, strict=True):
+        builder.store(column, pointer, align=8)
 
 
-def tile_add(total: Any, f0: Any, f1: Any, f2: Any, f3: Any, values: Any, o: Any, lane: Any) -> Any:
+@array_rule()
+def tile_add(builder, total, f0, f1, f2, f3, values, o, lane):
     """The rule of `tensorcep.kernels.slots.tile_add`."""
-    signature = types.void(total, *(types.intp,) * 4, values, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        slots = _tile_rows(context, builder, values, args[5], _tile_slots(builder, args[6], args[7]))
-        loaded = [builder.load(pointer, align=4) for pointer in slots]
-        loaded = [x if x.type == _TILE else builder.fpext(x, _TILE) for x in loaded]
-        rows = _tile_rows(context, builder, total, args[0], list(args[1:5]))
-        for pointer, numbers in zip(rows, _transpose(builder, loaded), strict=True):
-            builder.store(builder.fadd(builder.load(pointer, align=8), numbers), pointer, align=8)
-        return context.get_dummy_value()
-
-    return signature, codegen
+    loaded = [builder.load(pointer, align=4) for pointer in _tiles(builder, values, _tile_slots(builder, o, lane))]
+    loaded = [x if x.type == _TILE else builder.fpext(x, _TILE) for x in loaded]
+    rows = _tiles(builder, total, (f0, f1, f2, f3))
+    for pointer, numbers in zip(rows, _transpose(builder, loaded), strict=True):
+        builder.store(builder.fadd(builder.load(pointer, align=8), numbers), pointer, align=8)
