@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from tensorcep.core.checks import check_matrix, fail_value
-from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
+from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_at, kernel
 from tensorcep.ep.linear_gaussian import DesignRows
 from tensorcep.ep.projections import Tilted, power_tilted, project
 from tensorcep.ep.sites import Sites, cavity, damp, log_integral, site_change, site_from_tilted
@@ -197,7 +197,7 @@ def block_moments(term, first, last, work):
     y, theta = term.y[first:last], term.theta[p * first : p * last]
     if term.power == 1.0:
         m, v, logz, alpha, beta = work.m[:size], work.v[:size], work.logz[:size], work.alpha[:size], work.beta[:size]
-        call_tilted(term.address, y, m, v, theta, logz, alpha, beta)
+        call_at(term.address, y, m, v, theta, logz, alpha, beta)
         return
     for j in range(size):
         y_j, theta_j = y[j : j + 1], theta[p * j : p * (j + 1)]
