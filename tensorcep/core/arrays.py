@@ -20,7 +20,7 @@ from tensorcep.core.checks import fail_value
 
 # How much memory there is, and how much a user allows.
 
-UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def memory_of_machine() -> int | None:
@@ -35,10 +35,8 @@ def bytes_of(name: str, given: Any) -> float:
     """A number of bytes, such as 2e9, "8GB" or "500 MB"; what is none is refused."""
     found = 0.0
     if isinstance(given, str):
-        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([KMGT]?i?B?)\s*", given, re.IGNORECASE)
-        unit = "" if parts is None else parts[2].upper().replace("IB", "B")
-        unit = unit + "B" if unit in ("K", "M", "G", "T") else unit
-        found = 0.0 if parts is None else float(parts[1]) * UNITS[unit]
+        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([KMGT]?)(?:i?B)?\s*", given, re.IGNORECASE)
+        found = 0.0 if parts is None else float(parts[1]) * UNITS[parts[2].upper()]
     elif isinstance(given, numbers.Real) and not isinstance(given, bool):
         found = float(given)
     if not 0.0 < found < float("inf"):

@@ -270,7 +270,7 @@ def check_weights(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64
     return weights
 
 
-def _all_good(name: str, values: NDArray[np.float64], good: NDArray[np.bool_], must: str) -> NDArray[np.float64]:
+def check_all(name: str, values: NDArray[np.float64], good: NDArray[np.bool_], must: str) -> NDArray[np.float64]:
     """Return the values if all are good; otherwise say what they must, and name the first that does not."""
     if not good.all():
         n = int(np.argmin(good))
@@ -280,24 +280,14 @@ def _all_good(name: str, values: NDArray[np.float64], good: NDArray[np.bool_], m
 
 def check_zero_one(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the labels if each is 0 or 1."""
-    return _all_good(name, y, (y == 0.0) | (y == 1.0), "hold labels 0 and 1")
+    return check_all(name, y, (y == 0.0) | (y == 1.0), "hold labels 0 and 1")
 
 
-def check_both_classes(name: str, y: NDArray[np.float64]) -> None:
+def check_both_classes(y: NDArray[np.float64]) -> None:
     """Refuse labels that are not 0 and 1, or that are all the same, where a ranking of the two classes is scored."""
-    check_zero_one(name, y)
+    check_zero_one("y", y)
     if y.min() == y.max():
-        raise ValueError(f"{name} must hold both labels 0 and 1 for this score; got only {y[0]:g}.")
-
-
-def check_probabilities(name: str, p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probabilities if each is in [0, 1]."""
-    return _all_good(name, p, (p >= 0.0) & (p <= 1.0), "hold probabilities in [0, 1]")
-
-
-def check_positive(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values if each is above 0."""
-    return _all_good(name, values, values > 0.0, "be > 0")
+        raise ValueError(f"y must hold both labels 0 and 1 for this score; got only {y[0]:g}.")
 
 
 def check_mask_or_rows(where: ArrayLike, n_entries: int) -> NDArray[Any]:
@@ -327,7 +317,7 @@ def check_per_mode(name: str, value: Any, order: int, low: float = -np.inf) -> N
 
 def check_counts(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the counts if each is a whole number >= 0."""
-    return _all_good(name, y, (y >= 0.0) & (np.floor(y) == y), "hold counts, integers >= 0")
+    return check_all(name, y, (y >= 0.0) & (np.floor(y) == y), "hold counts, integers >= 0")
 
 
 def check_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:

@@ -8,7 +8,6 @@ the same wherever and however often it is done.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import secrets
 import time
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep import __version__
-from tensorcep.core.checks import check_range, warn_user
+from tensorcep.core.checks import check_range, optional_module, warn_user
 
 # Seconds between two looks at tasks.
 LOOK = 0.5
@@ -228,16 +227,11 @@ class TaskBatch:
 
 # Seconds without any progress after which a run of tasks is given up.
 TIMEOUT = 300.0
-INSTALL = "pip install 'tensorcep[dask]'"
 
 
 def dask_module(needed_for: str) -> Any:
     """`distributed`; the ImportError says what needs it and how to install it."""
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        text = f"{needed_for} needs dask.distributed, which is not installed; {INSTALL}."
-        raise ImportError(text) from error
+    return optional_module("dask.distributed", needed_for, "'tensorcep[dask]'")
 
 
 class Cluster:

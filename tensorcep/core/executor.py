@@ -10,7 +10,7 @@ import os
 import reprlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -220,14 +220,9 @@ def _places_of_rows(kernel: Kernel, reads: tuple[str, ...]) -> tuple[int, ...]:
 ALONE = ThreadExecutor(1)
 
 
-@contextlib.contextmanager
-def threads_of(n_jobs: int | None) -> Iterator[ThreadExecutor]:
-    """Yield an executor of so many threads (see `n_threads`), which end with the block."""
-    executor = ThreadExecutor(n_threads(n_jobs))
-    try:
-        yield executor
-    finally:
-        executor.close()
+def threads_of(n_jobs: int | None) -> AbstractContextManager[ThreadExecutor]:
+    """An executor of so many threads (see `n_threads`), as a context: they end with the block."""
+    return contextlib.closing(ThreadExecutor(n_threads(n_jobs)))
 
 
 class Rooms:

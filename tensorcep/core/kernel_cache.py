@@ -172,18 +172,6 @@ def user_folder() -> Path:
     return Path(config.CACHE_DIR or AppDirs("tensorcep", appauthor=False).user_cache_dir) / folder_name()
 
 
-@functools.cache
-def make_user_folder() -> Path:
-    """The same, made where it is missing; of the folders of other versions few are kept."""
-    folder = user_folder()
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        others = sorted((p for p in folder.parent.glob(PREFIX + "*") if p != folder), key=lambda p: p.stat().st_mtime)
-        for old in others[: -KEPT or None]:
-            shutil.rmtree(old, ignore_errors=True)
-    return folder
-
-
 class KernelCache(caching._Cache):  # type: ignore[misc]
     """The kept code of one kernel, a file for each signature; an error is a miss."""
 
@@ -224,8 +212,13 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         if result.library.has_dynamic_globals:
             return
         try:
-            types, place = _types(signature), str(make_user_folder())
-            caching.IndexDataCacheFile(place, "", "")._save_data(self._name(types), (types, result._reduce()))
+            types, folder = _types(signature), user_folder()
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                others = (other for other in folder.parent.glob(PREFIX + "*") if other != folder)
+                for old in sorted(others, key=lambda other: other.stat().st_mtime)[: -KEPT or None]:
+                    shutil.rmtree(old, ignore_errors=True)
+            caching.IndexDataCacheFile(str(folder), "", "")._save_data(self._name(types), (types, result._reduce()))
         except OSError as error:
             warn_once(f"the cache of compiled kernels cannot be used ({error})")
 
@@ -257,18 +250,13 @@ def _types(signature: Any) -> tuple[Any, ...]:
     return tuple(getattr(signature, "args", signature))
 
 
-_PROBLEMS: list[str] = []  # with the cache in this process: the first one alone
-
-
-def first_problem() -> str:
-    """What went wrong first with the cache in this process; empty where nothing did."""
-    return "".join(_PROBLEMS)
+PROBLEMS: list[str] = []  # with the cache in this process: the first one alone
 
 
 def warn_once(problem: str) -> None:
     """Log the first problem of this process; the others have the same cause."""
-    if not _PROBLEMS:
-        _PROBLEMS.append(problem)
+    if not PROBLEMS:
+        PROBLEMS.append(problem)
         logger.warning(
             "%s; kernels are compiled again, which takes some ten seconds in every process; set NUMBA_CACHE_DIR to a "
             "folder that can be written.",
