@@ -25,25 +25,9 @@ from tensorcep.core.kernel_cache import KernelCache, codegen
 
 # numba's front end without work that it does again and again: half of what a first fit waits for.
 #
-# None of this changes what is compiled. Flags are compared by every look for an overloaded function, option by option;
-# what an operator gives for its types is asked anew wherever it stands, twice; and the collector of cycles walks over
-# all that numba holds, again and again, while nearly nothing that it allocates can be freed.
-
-
-class KernelFlags(Flags):  # type: ignore[misc]
-    """numba's flags, hashed and compared as numba's own are, but seldom all by their names."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Flags) and self._values == other._values
-        return same or super().__eq__(other)
-
-    def __hash__(self) -> int:
-        return _HASH
-
-
-_HASH = hash(Flags())
+# None of this changes what is compiled. What an operator gives for its types is asked anew wherever it stands, twice;
+# and the collector of cycles walks over all that numba holds, again and again, while nearly nothing that it allocates
+# can be freed.
 
 # What a function of numba's own gives for types: identities of it and of the types -> (signature, all of these). numba
 # makes one object of every type; here they stay alive.
@@ -160,7 +144,7 @@ class _EntryCompiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-d
     library: type[JITCodeLibrary] = EntryLibrary
 
     def _compile_core(self, args: Any, return_type: Any) -> CompileResult:
-        flags = KernelFlags()
+        flags = Flags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
         flags.no_cfunc_wrapper = True  # what takes a kernel's address calls it by numba's own convention
         if self.library is PartLibrary:
