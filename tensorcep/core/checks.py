@@ -155,9 +155,8 @@ def check_coords(
     if order is not None and array.shape == (0,):  # an empty list is no entries
         return np.empty((0, order), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] < 2:
-        raise ValueError(
-            f"{name} must be an integer array of shape (entries, modes), two modes or more; got shape {array.shape}."
-        )
+        must = "be an integer array of shape (entries, modes), two modes or more"
+        raise ValueError(f"{name} must {must}; got shape {array.shape}.")
     order = len(shape) if shape is not None else order
     if order is not None and array.shape[1] != order:
         raise ValueError(f"{name} must have {order} columns, one per mode; got {array.shape[1]}.")
@@ -225,10 +224,8 @@ def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "v
     finite = np.isfinite(array)
     if not finite.all():
         n = int(np.argmin(finite))
-        raise ValueError(
-            f"{name} must be finite; got {array[n]} at entry {n} ({np.count_nonzero(~finite)} such in all); "
-            "leave unobserved cells out."
-        )
+        got = f"{array[n]} at entry {n} ({np.count_nonzero(~finite)} such in all)"
+        raise ValueError(f"{name} must be finite; got {got}; leave unobserved cells out.")
     return array
 
 
@@ -236,13 +233,11 @@ def check_size(name: str, values: NDArray[np.float64], least: float = 1.0 / LARG
     """Return the values if their squares are numbers: none is too large, and the largest is 0 or not below `least`."""
     largest = float(max(values.max(), -values.min())) if values.size else 0.0
     if largest > LARGEST:
-        raise ValueError(
-            f"{name} must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale {name}."
-        )
+        must = f"not exceed {LARGEST:g} in size, so that squares stay finite"
+        raise ValueError(f"{name} must {must}; got {largest:g}; rescale {name}.")
     if 0.0 < largest < least:
-        raise ValueError(
-            f"{name} must reach {least:g} in size, so that squares are not 0; got {largest:g} at most; rescale {name}."
-        )
+        must = f"reach {least:g} in size, so that squares are not 0"
+        raise ValueError(f"{name} must {must}; got {largest:g} at most; rescale {name}.")
     return values
 
 

@@ -79,10 +79,6 @@ class LackingError(Exception):
     """What a task raises that was not given something, because its worker should have it; it is given all then."""
 
 
-class UnknownError(KeyError):
-    """Something that was lost on workers is not known here, yet."""
-
-
 class Broadcast:
     """What tasks need: here, and as a future, or those of its pieces, on the workers, perhaps made there (`make`)."""
 
@@ -92,7 +88,7 @@ class Broadcast:
 
     @property
     def value(self) -> Any:
-        """What is sent; an UnknownError if it is the result of tasks that are not done."""
+        """What is sent; a KeyError, as of what is lost, if it is the result of tasks that are not done."""
         return self._value
 
     @property
@@ -192,7 +188,7 @@ class TaskBatch:
             if any([cluster.is_lost(self._futures[i], self._what) for i in lost]) or (lost and not done):
                 self._futures = {i: f for i, f in self._futures.items() if i in found}
                 self._where, failed = [], True  # Dask chooses among those that are left
-                cluster.look_again()
+                cluster.known_workers.clear()
                 self._again([i for i in range(len(self._calls)) if i not in found])
             elif lacking:
                 self._again(lacking)
@@ -246,7 +242,7 @@ class Cluster:
         self.timeout = check_range("timeout", timeout, 0.0, include_low=False)
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
-        self._workers: list[str] = []
+        self.known_workers: list[str] = []
         self._direct = True  # whether workers can be reached from here
         self.sent = 0  # bytes of arrays that tasks were given from here
 
@@ -340,14 +336,10 @@ class Cluster:
 
     def _known(self) -> list[str]:
         """The workers that there were when it was last looked, each as often as it has threads."""
-        if not self._workers:
+        if not self.known_workers:
             found = self.client.scheduler_info(n_workers=-1)["workers"]
-            self._workers = [name for name in sorted(found) for _ in range(max(1, found[name]["nthreads"]))]
-        return self._workers
-
-    def look_again(self) -> None:
-        """Workers have been lost."""
-        self._workers = []
+            self.known_workers = [name for name in sorted(found) for _ in range(max(1, found[name]["nthreads"]))]
+        return self.known_workers
 
     @property
     def workers(self) -> list[str]:
@@ -366,8 +358,3 @@ class Cluster:
     def wait(self, futures: list[Any]) -> None:
         with contextlib.suppress(TimeoutError, self._dask.TimeoutError):
             self._dask.wait(futures, timeout=LOOK)
-
-
-def cluster_of(client: Any) -> Cluster | None:
-    """The cluster of a client; None without one."""
-    return None if client is None else Cluster(client)

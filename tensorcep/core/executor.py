@@ -258,12 +258,8 @@ def n_threads(n_jobs: int | None) -> int:
         if n_jobs > MOST_THREADS:
             fail_value(f"n_jobs must be at most {MOST_THREADS}; got {reprlib.repr(n_jobs)}; -1 takes all processors.")
         return int(n_jobs)
-    raise ValueError(
-        f"n_jobs must be an integer >= 1, -1 for all processors, or None for one; got {reprlib.repr(n_jobs)}."
-    )
-
-
-# BLAS on one thread, so that its sums have one order.
+    must = "be an integer >= 1, -1 for all processors, or None for one"
+    raise ValueError(f"n_jobs must {must}; got {reprlib.repr(n_jobs)}.")
 
 
 @cache
@@ -276,5 +272,5 @@ def _pools() -> ThreadpoolController:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """A context in which numpy's and scipy's BLAS run on one thread."""
+    """A context in which numpy's and scipy's BLAS run on one thread, so that their sums have one order."""
     return _pools().limit(limits=1, user_api="blas")

@@ -13,14 +13,12 @@ import pandas as pd
 from tensorcep import __version__
 from tensorcep.core.checks import optional_module, printable
 
-# A summary of a fitted model: facts and tables, as text and as HTML.
-
 STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:0.9em;margin:0.4em 0 1em 0"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Summary:
-    """Facts by name, and tables by title."""
+    """What a fitted model says of itself, as text and as HTML: facts by name, and tables by title."""
 
     title: str
     facts: dict[str, str]

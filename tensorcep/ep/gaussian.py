@@ -249,11 +249,9 @@ def _parallel(design: DesignRows, term: Any, sites: Sites, state: Gaussian, damp
 def _settle(
     design: DesignRows, term: Any, sites: Sites, state: Gaussian, s: np.ndarray, f: np.ndarray, least: float
 ) -> tuple[np.ndarray, Sites]:
-    """Means f, and sites of the same precisions, that the next steps would give if the covariance stayed as it is.
-
-    A step costs two products of a matrix with a vector, a sweep one of matrices; the mean settles to `least` posterior
-    standard deviations, unless steps stop shrinking.
-    """
+    """Means f, and sites of the same precisions, that the next steps would give if the covariance stayed as it is."""
+    # A step costs two products of a matrix with a vector, a sweep one of matrices; the mean settles to `least`
+    # posterior standard deviations, unless steps stop shrinking.
     mean, size = state.mean, np.inf
     rows = design.rough if state.rough and design.rough is not None else design.rows
     for _ in range(MAX_SETTLING):
@@ -272,29 +270,17 @@ def _settle(
     return f, sites
 
 
-# Function space: the posterior of a latent function with a Gaussian process prior, given the sites of its values.
-
-
 class Functions(NamedTuple):
-    """The posterior of f: mean K a, covariance (prior) - K B K, K that with the training points; no K is inverted."""
+    """The posterior of a latent function: mean K a, covariance (prior) - K B K; no K, with its points, is inverted."""
 
     dual: np.ndarray  # (n,): a
     cov: np.ndarray  # (n, n): B
 
     def latent(self, K: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of f at points whose covariances with the training points, and variances, are
-        these a priori."""
+        """Posterior mean and variance of f at points, by prior variances and covariances with those of the fit."""
         explained = np.einsum("ni,ni->n", K @ self.cov, K)
         return K @ self.dual, np.maximum(prior - explained, 0.0)
 
     def joint(self, K: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and covariance of f at points, as `latent`, for their prior covariance."""
         return K @ self.dual, prior - K @ self.cov @ K.T
-
-
-def functions_of(result: EPResult, variance: float) -> Functions:
-    """The posterior at all points, from the sites of f at the training points, in units of the prior variance."""
-    tau = result.sites.tau
-    dual = variance * (result.sites.nu - tau * result.mean)
-    cov = variance * (np.diag(tau) - tau[:, None] * result.cov * tau) * variance
-    return Functions(dual, cov)

@@ -144,9 +144,7 @@ class CompiledTerm(Terms):
 
     @cached_property
     def _rows(self) -> DesignInRows:
-        rows = self._design.rows
-        if not sparse.issparse(rows):
-            rows = sparse.csr_matrix(rows)
+        rows = sparse.csr_matrix(self._design.rows)
         return DesignInRows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
 
 
@@ -317,7 +315,7 @@ class FunctionTerm:
         for i, rows in enumerate(self._rows):
             h = rows @ cov
             f, s = self._offset[i] + rows @ mean, h @ rows.T
-            new = self._propose(i, f, s, old.tau[i], old.nu[i], float(old.logc[i]), damping)
+            new = self._propose(i, f, s, old, damping)
             dtau, dnu = new.tau - old.tau[i], new.nu - old.nu[i]
             old.tau[i], old.nu[i], old.logc[i] = new.tau, new.nu, new.logc
             worst, skipped = max(worst, new.change), skipped + new.skipped
@@ -332,7 +330,7 @@ class FunctionTerm:
         f, s = f.reshape(-1, k), s.reshape(-1, k, k)
         worst, skipped = 0.0, 0
         for i in range(len(self._rows)):
-            site = self._propose(i, f[i], s[i], blocks.tau[i], blocks.nu[i], float(blocks.logc[i]), damping)
+            site = self._propose(i, f[i], s[i], blocks, damping)
             blocks.tau[i], blocks.nu[i], blocks.logc[i] = site.tau, site.nu, site.logc
             worst, skipped = max(worst, site.change), skipped + site.skipped
         return new, worst, skipped
@@ -341,11 +339,10 @@ class FunctionTerm:
         """The same memory as (n, k, k), (n, k) and (n,)."""
         return Sites(sites.tau.reshape(-1, self._k, self._k), sites.nu.reshape(-1, self._k), sites.logc)
 
-    def _propose(
-        self, i: int, f: np.ndarray, s: np.ndarray, tau: np.ndarray, nu: np.ndarray, logc: float, damping: float
-    ) -> _Block:
+    def _propose(self, i: int, f: np.ndarray, s: np.ndarray, old: Sites, damping: float) -> _Block:
         """The damped new site, or the old one where the cavity or the new posterior would not be a Gaussian."""
-        left_out = _Block(tau.copy(), nu.copy(), logc, 0.0, True)
+        tau, nu = old.tau[i], old.nu[i]
+        left_out = _Block(tau.copy(), nu.copy(), float(old.logc[i]), 0.0, True)
         power, eye = self._power, np.eye(self._k)
         m = np.linalg.solve(eye - power * s @ tau, f - power * s @ nu)
         v = _symmetric(np.linalg.solve(eye - power * s @ tau, s))

@@ -1,4 +1,4 @@
-"""LLVM IR of the operations on slots: `tensorcep.kernels.slots` says what each of them does.
+"""LLVM IR of the operations on slots, and makers of their rules: `tensorcep.kernels.slots` says what each does.
 
 The operations run over consecutive slots: a dot product, whose sum stays in vector registers, and elementwise ones.
 They are IR because numba's loop vectoriser gives up on them: it cannot prove that the output does not overlap the
@@ -42,7 +42,7 @@ def _slot(context: Any, builder: Any, array_type: Any, array: Any, slot: Any) ->
     return builder.bitcast(place, ir.VectorType(data.type.pointee, LANES).as_pointer())
 
 
-def _load(builder: Any, pointer: Any) -> Any:
+def emit_load(builder: Any, pointer: Any) -> Any:
     """Load a slot as float64."""
     value = builder.load(pointer, align=4)
     return value if value.type == _VECTOR else builder.fpext(value, _VECTOR)
@@ -103,7 +103,7 @@ def _operand(context: Any, builder: Any, w: tuple[Any, Any], operand: tuple[Any,
     return _slot(context, builder, kind[0], array, context.cast(builder, slot, kind[1], types.intp))
 
 
-def _rule(emit: Emit, at: int) -> Callable[..., Any]:
+def rule_of(emit: Emit, at: int) -> Callable[..., Any]:
     """A rule for ``f(w, *operands)`` whose operand number `at` is the length; ``emit(builder, n, *pointers)``."""
 
     def rule(w: Any, *operands: Any) -> Any:
@@ -124,88 +124,76 @@ def _dots(builder: Any, n: Any, x: Any, *ys: Any) -> list[Any]:
     """Emit sum_q x[q] y[q] over n slots for every y, x loaded once; returns the vector values."""
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
-        x_q = _load(builder, emit_place(builder, x, q))
-        loaded = [_load(builder, emit_place(builder, y, q)) for y in ys]
+        x_q = emit_load(builder, emit_place(builder, x, q))
+        loaded = [emit_load(builder, emit_place(builder, y, q)) for y in ys]
         return [emit_add_product(builder, total, x_q, y_q) for total, y_q in zip(totals, loaded, strict=True)]
 
     return emit_loop(builder, n, [_constant(0.0) for _ in ys], body)
 
 
-def _dot_then(result: Emit) -> Emit:
-    """Emit out = result(dot of x and y, out, d)."""
+def with_dot(result: Emit) -> Callable[..., Any]:
+    """A rule for out = result(dot of x and y, out, d)."""
 
     def emit(builder: Any, n: Any, out: Any, x: Any, y: Any, d: Any = None) -> None:
         _store(builder, result(builder, _dots(builder, n, x, y)[0], out, d), out)
 
-    return emit
+    return rule_of(emit, 3)
 
 
-def _pair_then(result: Emit) -> Emit:
-    """Emit `_dot_then` for two results that share the operand x."""
+def with_dots(result: Emit) -> Callable[..., Any]:
+    """A rule as `with_dot` for two results that share the operand x."""
     # Loading x once for two sums is worth a quarter of the time: the loads, not the multiply-adds, are the limit.
 
     def emit(builder: Any, n: Any, o1: Any, o2: Any, x: Any, y1: Any, y2: Any, d: Any = None) -> None:
         for out, dot in zip((o1, o2), _dots(builder, n, x, y1, y2), strict=True):
             _store(builder, result(builder, dot, out, d), out)
 
-    return emit
+    return rule_of(emit, 5)
 
 
-def _elementwise(combine: Emit, *, two: bool = True, factor: bool = False) -> Callable[..., Any]:
+def elementwise(combine: Emit, *, two: bool = True, factor: bool = False) -> Callable[..., Any]:
     """A rule for out[q] = combine(x[q], y[q], factor) over n slots, with or without y and a factor."""
 
     def emit(builder: Any, n: Any, out: Any, x: Any, *others: Any) -> None:
         ys = others[:1] if two else ()
-        factors = [_load(builder, pointer) for pointer in others[len(ys) :]]
+        factors = [emit_load(builder, pointer) for pointer in others[len(ys) :]]
 
         def body(q: Any, totals: list[Any]) -> list[Any]:
-            values = [_load(builder, emit_place(builder, pointer, q)) for pointer in (x, *ys)]
+            values = [emit_load(builder, emit_place(builder, pointer, q)) for pointer in (x, *ys)]
             _store(builder, combine(builder, *values, *factors), emit_place(builder, out, q))
             return totals
 
         emit_loop(builder, n, [], body)
 
-    return _rule(emit, 3 if two else 2)
+    return rule_of(emit, 3 if two else 2)
 
 
-def _solved(builder: Any, dot: Any, out: Any, d: Any) -> Any:
-    return builder.fmul(builder.fsub(_load(builder, out), dot, flags=FLAGS), _load(builder, d), flags=FLAGS)
+def solved(builder: Any, dot: Any, out: Any, d: Any) -> Any:
+    """Emit (out - dot) d."""
+    return builder.fmul(builder.fsub(emit_load(builder, out), dot, flags=FLAGS), emit_load(builder, d), flags=FLAGS)
 
 
-def _negated(builder: Any, dot: Any, out: Any, d: Any) -> Any:
-    return builder.fneg(builder.fmul(dot, _load(builder, d), flags=FLAGS))
+def negated(builder: Any, dot: Any, out: Any, d: Any) -> Any:
+    """Emit - dot d."""
+    return builder.fneg(builder.fmul(dot, emit_load(builder, d), flags=FLAGS))
 
 
-def _damped(builder: Any, x: Any, y: Any, c: Any) -> Any:
+def damped(builder: Any, x: Any, y: Any, c: Any) -> Any:
+    """Emit x + c (y - x) where c > 0, else x."""
     moved = emit_add_product(builder, x, c, builder.fsub(y, x, flags=FLAGS))
     return builder.select(builder.fcmp_ordered(">", c, _constant(0.0)), moved, x)
 
 
-def _emit_pivot(builder: Any, n: Any, out: Any, x: Any, inv_root: Any, ok: Any) -> None:
-    diagonal = _load(builder, out)
+def emit_pivot(builder: Any, n: Any, out: Any, x: Any, inv_root: Any, ok: Any) -> None:
+    """Emit the step of `tensorcep.kernels.slots.pivot_step`."""
+    diagonal = emit_load(builder, out)
     pivot = builder.fsub(diagonal, _dots(builder, n, x, x)[0], flags=FLAGS)
     good = builder.fcmp_ordered(">", pivot, builder.fmul(diagonal, _constant(PIVOT_FLOOR)))
     sqrt_type = ir.FunctionType(_VECTOR, [_VECTOR])
     sqrt = cgutils.get_or_insert_function(builder.module, sqrt_type, f"llvm.sqrt.v{LANES}f64")
     root = builder.call(sqrt, [builder.select(good, pivot, _constant(1.0))])
     _store(builder, builder.fdiv(_constant(1.0), root), inv_root)
-    _store(builder, builder.select(good, _load(builder, ok), _constant(0.0)), ok)
-
-
-dot = _rule(_dot_then(lambda b, dot, out, d: dot), 3)
-dot_add = _rule(_dot_then(lambda b, dot, out, d: b.fadd(_load(b, out), dot, flags=FLAGS)), 3)
-solve_step = _rule(_dot_then(_solved), 3)
-neg_dot_scaled = _rule(_dot_then(_negated), 3)
-dot_pair = _rule(_pair_then(lambda b, dot, out, d: dot), 5)
-solve_pair = _rule(_pair_then(_solved), 5)
-neg_pair = _rule(_pair_then(_negated), 5)
-pivot_step = _rule(_emit_pivot, 2)
-multiply = _elementwise(lambda b, x, y: b.fmul(x, y, flags=FLAGS))
-subtract = _elementwise(lambda b, x, y: b.fsub(x, y, flags=FLAGS))
-copy = _elementwise(lambda b, x: x, two=False)
-scale = _elementwise(lambda b, x, c: b.fmul(c, x, flags=FLAGS), two=False, factor=True)
-axpy = _elementwise(lambda b, x, y, c: emit_add_product(b, x, c, y), factor=True)
-damp = _elementwise(_damped, factor=True)
+    _store(builder, builder.select(good, emit_load(builder, ok), _constant(0.0)), ok)
 
 
 def _shuffle(builder: Any, a: Any, b: Any, mask: tuple[int, ...]) -> Any:

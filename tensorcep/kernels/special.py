@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba.core import types
 
 from tensorcep.core.compile import emitted_by, kernel
-
-# Newton's steps to a root that lies inside a bracket.
+from tensorcep.kernels.slots_rules import array_rule
 
 # A step longer than this share of the last one may be one of steps that go back and forth for ever.
 SHORTER = 0.6
@@ -108,14 +105,7 @@ _MILLS = (
 )  # fmt: skip
 
 
-def _fma(a: Any, b: Any, c: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.fma(*values)
-
-    return types.float64(types.float64, types.float64, types.float64), codegen
-
-
-@emitted_by(_fma, checkable=False)
+@emitted_by(array_rule(types.float64)(lambda builder, *factors: builder.fma(*factors)), checkable=False)
 def fma(a, b, c):
     """Return a * b + c of three float64 with one rounding, whatever the fast-math flags are (as Python with two)."""
     return a * b + c

@@ -19,7 +19,7 @@ from sklearn.utils.validation import indexable
 
 from tensorcep import metrics
 from tensorcep.core.checks import check_choice, check_fraction, check_not_empty, fail_value
-from tensorcep.core.cluster import cluster_of
+from tensorcep.core.cluster import Cluster
 from tensorcep.core.fitted import Fitted, Predictive
 from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP, spec_of
@@ -122,7 +122,7 @@ def compare(
     }
     if client is not None and isinstance(data, HeldOutPoints):
         fail_value(f"client= is for models of tensors and matrices; {type(estimator).__name__} is fitted here.")
-    cluster = cluster_of(client)
+    cluster = None if client is None else Cluster(client)
     if cluster is None:
         lines = [measure(model, data, coverage) for model in models.values()]
     else:

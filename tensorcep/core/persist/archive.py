@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_file, fail_value, reason_of
 
-# Files: writing so that no reader ever sees half of one, and archives of arrays with a JSON header.
-
 try:
     import fcntl
 except ImportError:  # on Windows, where a file that is open cannot be removed anyway
