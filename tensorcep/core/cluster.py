@@ -65,11 +65,9 @@ class Watch:
             if not self._idle:  # what the scheduler has done may be on its way to the client: only twice is enough
                 self._idle = True
                 return
-        waits = [f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]]
-        raise ClusterError(
-            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {'; '.join(waits)}; "
-            "look at them, or give a larger timeout."
-        )
+        waits = "; ".join(f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3])
+        where = f"in {seconds:.0f} s, with {len(workers)} workers: {waits}"
+        raise ClusterError(f"no task of {self._what!r} got done {where}; look at them, or give a larger timeout.")
 
 
 Call = tuple[Any, ...]

@@ -69,15 +69,13 @@ def host_features() -> set[str]:
     return {name for name, has in binding.get_host_cpu_features().items() if has}
 
 
-def choose_target(
-    architecture: str, has: set[str], cpu: str | None, features: str | None, avx: bool = True
-) -> CpuTarget:
+def choose_target(machine: str, has: set[str], cpu: str | None, features: str | None, avx: bool = True) -> CpuTarget:
     """The target on a processor that `has` these features, where the user asks for `cpu` and `features`, if at all."""
     if features is None and avx:
         for level, needed in LEVELS.items():
-            if architecture == "x86_64" and cpu in (None, level) and needed <= has:
+            if machine == "x86_64" and cpu in (None, level) and needed <= has:
                 return CpuTarget(level, level, TUNING if level == "x86-64-v4" else "", level == "x86-64-v4")
-        if architecture == ARM and cpu in (None, GENERIC):
+        if machine == ARM and cpu in (None, GENERIC):
             return CpuTarget(ARM, GENERIC, "", False)
     cpu = cpu or binding.get_host_cpu_name()
     features = get_host_cpu_features() if features is None else features

@@ -22,11 +22,11 @@ from tensorcep.likelihoods.base import Likelihood
 MAX_STEPS = 50
 TOL = 1e-5
 
-# Terms of Gaussian EP that are likelihoods of the package: rank 1, swept by compiled kernels.
+Change = tuple[float, int]  # the largest undamped change of a site, and how many sites were left as they were
 
 
 class Terms:
-    """Likelihood terms of n latent values, whatever these are functions of."""
+    """Terms of rank 1 that are a likelihood of the package, of n latent values, whatever these are functions of."""
 
     # A `power` of each is refined at a time; a `rule` ("quadrature", "table") projects in the Wasserstein distance.
     def __init__(self, record: Likelihood, y: Any, theta: Any, power: float = 1.0, rule: str | None = None):
@@ -55,49 +55,38 @@ class Terms:
             fail_value(f"sites must hold {n} numbers each; got shapes {[np.shape(part) for part in sites]}.")
         return Sites(*(np.array(part, dtype=np.float64) for part in sites))
 
-    def moments(self, f: np.ndarray, s: np.ndarray, sites: Sites, first: int = 0) -> None:
+    def moments(self, f: np.ndarray, s: np.ndarray, sites: Sites, first: int = 0, noise: Any = None) -> None:
         """Write the cavities, and logz, alpha and beta there, to `work`: of the terms from `first` on, as many as f."""
-        n, work = f.size, self.work
+        n, work, v = f.size, self.work, None
         cavities(first, first + n, f, s, self.term, sites, work)
+        if noise is not None:  # variances of Gaussian noise with which f is seen before the likelihood
+            v = work.v[:n].copy()
+            work.v[:n] = np.where(v >= 0.0, v + noise, v)
         block_moments(self.term, first, first + n, work)
+        if v is not None:
+            work.v[:n] = v
         if self._rule is not None:
             y, theta = (a[first : first + n] for a in (self.term.y, self.term.theta))
             tilted = Tilted(self.record, y, theta, work.m[:n], work.v[:n])
             work.beta[:n] = project(tilted, work.alpha[:n], work.beta[:n], self._rule)
 
-    def refine(self, i: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[float, int]:
-        """Refine site i in place, for mean (1,) and variance (1,) of its value; its change, and 1 if left out."""
-        self.moments(f, s, sites, i)
-        change, skipped = renew(i, i + 1, f, s, self.term, sites, sites, damping, self.work)
-        return float(change), int(skipped)
-
-    def renew_with_noise(
-        self, first: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float, noise: np.ndarray
-    ) -> tuple[float, int]:
-        """Refine in place sites of f that are seen with Gaussian noise of these variances before the likelihood."""
-        n, work = f.size, self.work
-        cavities(first, first + n, f, s, self.term, sites, work)
-        v = work.v[:n].copy()
-        work.v[:n] = np.where(v >= 0.0, v + noise, v)
-        block_moments(self.term, first, first + n, work)
-        work.v[:n] = v
-        change, skipped = renew(first, first + n, f, s, self.term, sites, sites, damping, work)
-        return float(change), int(skipped)
+    def refine(self, i: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float, noise: Any = None) -> Change:
+        """Refine in place as many sites as f from i on, for its means and variances; `noise` as in `moments`."""
+        self.moments(f, s, sites, i, noise)
+        return renew(i, i + f.size, f, s, self.term, sites, sites, damping, self.work)
 
     def propose_all(self, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[Sites, float, int]:
         """Return new sites, all from one posterior, the largest change and how many were left out."""
         self.moments(f, s, sites)
         new = Sites(*(np.empty_like(part) for part in sites))
         change, skipped = renew(0, f.size, f, s, self.term, sites, new, damping, self.work)
-        return new, float(change), int(skipped)
+        return new, change, skipped
 
 
 class CompiledTerm(Terms):
     """The likelihood terms of all entries, of linear functions of one vector."""
 
-    def __init__(
-        self, record: Likelihood, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None = None
-    ):
+    def __init__(self, record: Likelihood, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None):
         if design.vector:
             fail_value(f"X must have two dimensions for the likelihood {record.name!r}, whose terms have rank 1.")
         super().__init__(record, y, theta, power, rule)
@@ -123,11 +112,10 @@ class CompiledTerm(Terms):
         tau = np.maximum(-d2, 0.0)
         return Sites(tau, d1 + tau * f, np.zeros(y.size))
 
-    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
+    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> Change:
         """Refine the sites in order, in place; return the largest change and how many were left out."""
         if self._rule is None:
-            change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
-            return float(change), int(skipped)
+            return sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
         worst, left_out = 0.0, 0  # with a projection that is no kernel
         start, column, value, offset = self._rows
         for i in range(len(offset)):
@@ -308,7 +296,7 @@ class FunctionTerm:
             fail_value(f"sites must have shapes {shapes}; got {[np.shape(part) for part in sites]}.")
         return Sites(*(np.array(part, dtype=np.float64) for part in sites))
 
-    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
+    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> Change:
         """Refine sites in order, in place; the largest change, and how many were left out (Minka 2008, eqs 95-116)."""
         old = self._as_blocks(sites)
         worst, skipped, eye = 0.0, 0, np.eye(self._k)

@@ -68,49 +68,49 @@ def _sum(w, x, y, n, lane):
     return total
 
 
-@emitted_by(rules.with_dot(lambda b, dot, out, d: dot))
+@emitted_by(rules.with_dots(lambda b, dot, out: dot))
 def dot(w, out, x, y, n):
     """Slot out = sum over q < n of x[q] y[q]."""
     for lane in range(LANES):
         _put(w, out, 0, lane, _sum(w, x, y, n, lane))
 
 
-@emitted_by(rules.with_dot(lambda b, dot, out, d: b.fadd(rules.emit_load(b, out), dot, flags=FLAGS)))
+@emitted_by(rules.with_dots(lambda b, dot, out: b.fadd(rules.emit_load(b, out), dot, flags=FLAGS)))
 def dot_add(w, out, x, y, n):
     """Slot out += sum over q < n of x[q] y[q]."""
     for lane in range(LANES):
         _put(w, out, 0, lane, _get(w, out, 0, lane) + _sum(w, x, y, n, lane))
 
 
-@emitted_by(rules.with_dot(rules.solved))
+@emitted_by(rules.with_dots(rules.solved))
 def solve_step(w, out, x, y, n, d):
     """Slot out = (out - sum of x[q] y[q]) * d: one step of a factorisation or a forward substitution."""
     for lane in range(LANES):
         _put(w, out, 0, lane, (_get(w, out, 0, lane) - _sum(w, x, y, n, lane)) * _get(w, d, 0, lane))
 
 
-@emitted_by(rules.with_dot(rules.negated))
+@emitted_by(rules.with_dots(rules.negated))
 def neg_dot_scaled(w, out, x, y, n, d):
     """Slot out = -(sum of x[q] y[q]) * d: one element of an inverse triangle."""
     for lane in range(LANES):
         _put(w, out, 0, lane, -_sum(w, x, y, n, lane) * _get(w, d, 0, lane))
 
 
-@emitted_by(rules.with_dots(lambda b, dot, out, d: dot))
+@emitted_by(rules.with_dots(lambda b, dot, out: dot, 2))
 def dot_pair(w, o1, o2, x, y1, y2, n):
     """Slots o1, o2 = sum of x[q] y1[q], sum of x[q] y2[q]."""
     dot(w, o1, x, y1, n)
     dot(w, o2, x, y2, n)
 
 
-@emitted_by(rules.with_dots(rules.solved))
+@emitted_by(rules.with_dots(rules.solved, 2))
 def solve_pair(w, o1, o2, x, y1, y2, n, d):
     """As `solve_step`, for (o1, y1) and (o2, y2)."""
     solve_step(w, o1, x, y1, n, d)
     solve_step(w, o2, x, y2, n, d)
 
 
-@emitted_by(rules.with_dots(rules.negated))
+@emitted_by(rules.with_dots(rules.negated, 2))
 def neg_pair(w, o1, o2, x, y1, y2, n, d):
     """As `neg_dot_scaled`, for (o1, y1) and (o2, y2)."""
     neg_dot_scaled(w, o1, x, y1, n, d)
@@ -129,7 +129,7 @@ def pivot_step(w, out, x, n, inv_root, ok):
             _put(w, ok, 0, lane, 0.0)
 
 
-@emitted_by(rules.elementwise(lambda b, x, y, c: rules.emit_add_product(b, x, c, y), factor=True))
+@emitted_by(rules.elementwise(lambda b, x, y, c: rules.emit_add_product(b, x, c, y)))
 def axpy(w, out, x, y, n, factor):
     """out[q] = x[q] + factor * y[q] for q < n."""
     for lane in range(LANES):
@@ -154,7 +154,7 @@ def subtract(w, out, x, y, n):
             _put(w, out, q, lane, _get(w, x, q, lane) - _get(w, y, q, lane))
 
 
-@emitted_by(rules.elementwise(lambda b, x, c: b.fmul(c, x, flags=FLAGS), two=False, factor=True))
+@emitted_by(rules.elementwise(lambda b, x, c: b.fmul(c, x, flags=FLAGS), two=False))
 def scale(w, out, x, n, factor):
     """out[q] = factor * x[q] for q < n."""
     for lane in range(LANES):
@@ -171,7 +171,7 @@ def copy(w, out, x, n):
             _put(w, out, q, lane, _get(w, x, q, lane))
 
 
-@emitted_by(rules.elementwise(rules.damped, factor=True))
+@emitted_by(rules.elementwise(rules.damped))
 def damp(w, out, x, y, n, factor):
     """out[q] = x[q] + factor * (y[q] - x[q]) for q < n where factor > 0, else x[q] (y may then hold nan)."""
     for lane in range(LANES):

@@ -131,27 +131,19 @@ def _dots(builder: Any, n: Any, x: Any, *ys: Any) -> list[Any]:
     return emit_loop(builder, n, [_constant(0.0) for _ in ys], body)
 
 
-def with_dot(result: Emit) -> Callable[..., Any]:
-    """A rule for out = result(dot of x and y, out, d)."""
-
-    def emit(builder: Any, n: Any, out: Any, x: Any, y: Any, d: Any = None) -> None:
-        _store(builder, result(builder, _dots(builder, n, x, y)[0], out, d), out)
-
-    return rule_of(emit, 3)
-
-
-def with_dots(result: Emit) -> Callable[..., Any]:
-    """A rule as `with_dot` for two results that share the operand x."""
+def with_dots(result: Emit, sums: int = 1) -> Callable[..., Any]:
+    """A rule for out = result(dot of x and y, out, d), with or without d, or for two of them that share x."""
     # Loading x once for two sums is worth a quarter of the time: the loads, not the multiply-adds, are the limit.
 
-    def emit(builder: Any, n: Any, o1: Any, o2: Any, x: Any, y1: Any, y2: Any, d: Any = None) -> None:
-        for out, dot in zip((o1, o2), _dots(builder, n, x, y1, y2), strict=True):
-            _store(builder, result(builder, dot, out, d), out)
+    def emit(builder: Any, n: Any, *places: Any) -> None:
+        outs, (x, *ys), d = places[:sums], places[sums : 2 * sums + 1], places[2 * sums + 1 :]
+        for out, dot in zip(outs, _dots(builder, n, x, *ys), strict=True):
+            _store(builder, result(builder, dot, out, *d), out)
 
-    return rule_of(emit, 5)
+    return rule_of(emit, 2 * sums + 1)
 
 
-def elementwise(combine: Emit, *, two: bool = True, factor: bool = False) -> Callable[..., Any]:
+def elementwise(combine: Emit, *, two: bool = True) -> Callable[..., Any]:
     """A rule for out[q] = combine(x[q], y[q], factor) over n slots, with or without y and a factor."""
 
     def emit(builder: Any, n: Any, out: Any, x: Any, *others: Any) -> None:

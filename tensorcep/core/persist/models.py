@@ -59,10 +59,9 @@ def write_model(path: Path, model: Any, fitted: Any, extra: Mapping[str, Any] | 
         model._check_parameters()
         read(StoredModel(os.fspath(path), again["class"], again["params"], again, views))
     except UNREADABLE as error:
-        raise ValueError(
-            f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
-            f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
-        ) from None
+        why = f"since its file could not be loaded ({reason_of(error)}); nothing was written"
+        told = f"the model cannot be saved to '{os.fspath(path)}', {why}: keep the fitted model and report this."
+        raise ValueError(told) from None
     write_archive(path, KIND, VERSION, header, arrays)
 
 
@@ -71,10 +70,8 @@ def open_model(path: str | os.PathLike[str]) -> StoredModel:
     kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
     header, arrays = read_archive(path, kind, VERSION)
     if header["version"] < VERSION:
-        fail_value(
-            f"'{os.fspath(path)}' holds a model of format version {header['version']}, which this tensorcep does not "
-            f"read, only version {VERSION}; fit the model again and save it."
-        )
+        holds = f"holds a model of format version {header['version']}, which this tensorcep does not read"
+        fail_value(f"'{os.fspath(path)}' {holds}, only version {VERSION}; fit the model again and save it.")
     with complete(path):
         class_name, params = read_as(str, header["class"], "class"), dict(header["params"])
         return StoredModel(os.fspath(path), class_name, params, header, arrays)
