@@ -190,8 +190,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
         """The code for a signature, linked into this process; None where there is none."""
         target_context.refresh()
-        types = _types(signature)
-        name = self._name(types)
+        types, name = self._key(signature)
         for place in (SHIPPED / folder_name(), user_folder()):
             try:
                 key, payload = caching.IndexDataCacheFile(str(place), "", "")._load_data(name)
@@ -210,13 +209,13 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         if result.library.has_dynamic_globals:
             return
         try:
-            types, folder = _types(signature), user_folder()
+            (types, name), folder = self._key(signature), user_folder()
             if not folder.is_dir():
                 folder.mkdir(parents=True, exist_ok=True)
                 others = (other for other in folder.parent.glob(PREFIX + "*") if other != folder)
                 for old in sorted(others, key=lambda other: other.stat().st_mtime)[: -KEPT or None]:
                     shutil.rmtree(old, ignore_errors=True)
-            caching.IndexDataCacheFile(str(folder), "", "")._save_data(self._name(types), (types, result._reduce()))
+            caching.IndexDataCacheFile(str(folder), "", "")._save_data(name, (types, result._reduce()))
         except OSError as error:
             warn_once(f"the cache of compiled kernels cannot be used ({error})")
 
@@ -224,11 +223,14 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         """The code as a process uses it."""
         return CompileResult._rebuild(target_context, *payload)
 
-    def _name(self, types: tuple[Any, ...]) -> str:
+    def _key(self, signature: Any) -> tuple[tuple[Any, ...], str]:
+        """The types of the arguments, and the name of the file of the code for them."""
+        # A kernel whose address is asked for has a signature, one that is called has the types alone.
+        types = tuple(getattr(signature, "args", signature))
         digest = hashlib.sha256(f"{types}\0{self._own_source}".encode()).hexdigest()[:16]
         python = self._python
         name = re.sub(r"[^\w.]", "", f"{python.__module__.removeprefix('tensorcep.')}.{python.__qualname__}")
-        return f"{name}-{digest}.{self.kind}"
+        return types, f"{name}-{digest}.{self.kind}"
 
     @functools.cached_property
     def _own_source(self) -> str:
@@ -241,11 +243,6 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
             with contextlib.suppress(OSError):
                 digest.update(path.read_bytes() if path.is_file() else inspect.getsource(python).encode())
         return digest.hexdigest()
-
-
-def _types(signature: Any) -> tuple[Any, ...]:
-    """Of the arguments: a kernel whose address is asked for has a signature, one that is called has these alone."""
-    return tuple(getattr(signature, "args", signature))
 
 
 PROBLEMS: list[str] = []  # with the cache in this process: the first one alone

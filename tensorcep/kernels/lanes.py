@@ -42,10 +42,8 @@ def work_array(at: Slots) -> tuple[np.ndarray, Slots]:
 
 @block_kernel
 def cholesky(w, a, inv_diag, ok, R):
-    """Factorise packed symmetric a = L L' in place (strictly lower part of L; 1/L_ii goes to inv_diag).
-
-    Slot ``ok`` is set to 0 in lanes where a is not positive definite; those lanes hold no result.
-    """
+    """Factorise packed symmetric a = L L' in place (strictly lower part of L; 1/L_ii goes to inv_diag)."""
+    # Slot ``ok`` is set to 0 in lanes where a is not positive definite; those lanes hold no result.
     for j in range(R):
         row_j = a + j * (j + 1) // 2
         slots.pivot_step(w, row_j + j, row_j, j, inv_diag + j, ok)
@@ -142,14 +140,11 @@ def trace_product(w, x, y, out, R):
 
 @block_kernel
 def site_precision(w, A, vt, full, v, y, yt, b, inv_diag, one, ok, t, R):
-    """T = A (I - S A)^-1 for symmetric A and S = V'V: the message precision that turns covariance S into S - S A S.
-
-    With Y = V A and I - Y V' = M M' this is T = A + (M^-1 Y)'(M^-1 Y): symmetric, free of differences of inverses, and
-    defined for singular or indefinite A. Slot ``ok`` drops where the new covariance S - S A S is not positive definite.
-
-    A and the result t are packed, vt is from `invert_triangle`, slot ``one`` holds 1; work slots: v and b packed, full,
-    y and yt square.
-    """
+    """T = A (I - S A)^-1 for symmetric A and S = V'V: the message precision that turns covariance S into S - S A S."""
+    # With Y = V A and I - Y V' = M M' this is T = A + (M^-1 Y)'(M^-1 Y): symmetric, free of differences of inverses,
+    # and defined for singular or indefinite A. Slot ``ok`` drops where the new covariance S - S A S is not positive
+    # definite. A and the result t are packed, vt is from `invert_triangle`, slot ``one`` holds 1; work slots: v and b
+    # packed, full, y and yt square.
     for i in range(R):
         row = i * (i + 1) // 2
         slots.copy(w, full + i * R, A + row, i + 1)
@@ -196,14 +191,11 @@ def _upper_root(w, a, e, inv_diag, ok, R):
 
 @block_kernel
 def scaled_site_precision(w, Z, b, S, e, f, full, y, a, inv_diag, one, ok, t, R):
-    """T = b Z (I - b S Z)^-1 for semidefinite Z and S: the message that turns covariance S into S - b S Z S.
-
-    With Z = E E' and I - b E'S E = M M' this is T = b (M^-1 E')'(M^-1 E'), for b of either sign: products of triangles,
-    half the work of `site_precision`. Slot ``ok`` drops where the new covariance is not positive definite.
-
-    Z, S and the result t are packed, slot b holds the factor and slot ``one`` 1; work slots: a packed, e, f, full and y
-    square.
-    """
+    """T = b Z (I - b S Z)^-1 for semidefinite Z and S: the message that turns covariance S into S - b S Z S."""
+    # With Z = E E' and I - b E'S E = M M' this is T = b (M^-1 E')'(M^-1 E'), for b of either sign: products of
+    # triangles, half the work of `site_precision`. Slot ``ok`` drops where the new covariance is not positive definite.
+    # Z, S and the result t are packed, slot b holds the factor and slot ``one`` 1; work slots: a packed, e, f, full and
+    # y square.
     _upper_root(w, Z, e, inv_diag, y, R)  # slot y stands for a flag: a pivot may be 0
     for i in range(R):
         for j in range(i + 1):

@@ -56,11 +56,9 @@ def _each_vector(builder: Any, n: Any, rows: Any, body: Any, *start: Any) -> lis
 
 
 def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) -> None:
-    """Emit the sums of a tile, its last line's factors in an array of their own if there is one.
-
-    `x` is (pointer, start, step, line): of vector q the numbers r are at start + q * step + r * line; `y` (pointer,
-    start, step).
-    """
+    """Emit the sums of a tile, its last line's factors in an array of their own if there is one."""
+    # `x` is (pointer, start, step, line): of vector q the numbers r are at start + q * step + r * line; `y` (pointer,
+    # start, step).
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
         column = builder.load(vector_at(builder, y[0], builder.add(y[1], builder.mul(q, y[2]))), align=8)
@@ -116,11 +114,9 @@ def _add_edge(n, x, i, y, factors, width, out, o, line, stride):
 
 @block_kernel
 def add_outer_products(n, R, x, y, factors, out):
-    """Add sums over the first n rows of x and y (m, W), and numbers of factors (m,), to out (S + 1, S).
-
-    The lower triangle of out[:R, :R] gains the outer products x[q] y[q]', the last line factors[q] y[q]. S is `padded`
-    R and W at least that. Other numbers of `out` change, too.
-    """
+    """Add sums over the first n rows of x and y (m, W), and numbers of factors (m,), to out (S + 1, S)."""
+    # The lower triangle of out[:R, :R] gains the outer products x[q] y[q]', the last line factors[q] y[q]. S is
+    # `padded` R and W at least that. Other numbers of `out` change, too.
     width, stride = y.shape[1], out.shape[1]
     for b in range(0, R, COLUMNS):
         _add_edge(n, x, b, y, factors, width, out, b * stride + b, stride * stride + b, stride)

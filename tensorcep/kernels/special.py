@@ -14,11 +14,9 @@ SHORTER = 0.6
 
 @kernel
 def newton_or_middle(x, step, low, high, before, close):
-    """Return the next guess of a root between `low` and `high`, and how far that goes, which is the next `before`.
-
-    It is x + step where the step is no longer than `close`, or ends inside and goes much less far than the last guess
-    did; else the middle. Begin with twice the length of the bracket for `before`.
-    """
+    """Return the next guess of a root between `low` and `high`, and how far that goes, which is the next `before`."""
+    # It is x + step where the step is no longer than `close`, or ends inside and goes much less far than the last guess
+    # did; else the middle. Begin with twice the length of the bracket for `before`.
     length = abs(step)
     if length <= close or (low <= x + step <= high and length < SHORTER * before):
         return x + step, length
@@ -204,10 +202,8 @@ def logistic(x):
 
 @kernel
 def mills_excess(x):
-    """Return phi(x) / Phi(-x) - x for x >= 0: positive, falling from sqrt(2 / pi) like 1 / x.
-
-    Adding x gives the inverse Mills ratio without cancellation; sqrt(2 / pi) over that ratio is erfcx(x / sqrt(2)).
-    """
+    """Return phi(x) / Phi(-x) - x for x >= 0: positive, falling from sqrt(2 / pi) like 1 / x."""
+    # Adding x gives the inverse Mills ratio without cancellation; sqrt(2 / pi) over that ratio is erfcx(x / sqrt(2)).
     scale = 1.0 / (x + MILLS_CENTRE)
     t = (x - MILLS_CENTRE) * scale
     t2 = t * t

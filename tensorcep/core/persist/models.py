@@ -23,7 +23,6 @@ VERSION = 2
 # What files of factor models said they were under format version 1, which is not read.
 FACTOR_KIND = "tensorcep.factor_model"
 
-Arrays = dict[str, np.ndarray]
 # What readers raise where a file makes no sense.
 UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 
@@ -35,7 +34,7 @@ class StoredModel(NamedTuple):
     class_name: str
     params: dict[str, Any]
     header: dict[str, Any]
-    arrays: Arrays
+    arrays: dict[str, np.ndarray]
 
 
 Reader = Callable[[StoredModel], Any]
