@@ -174,11 +174,9 @@ def pg_variance(b, c):
 
 @kernel
 def pg_expected(b, square, omega, constant):
-    """The means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each.
-
-    constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each loop
-    has few arrays, so that it vectorises.
-    """
+    """Means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each."""
+    # constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each
+    # loop has few arrays, so that it vectorises.
     for n in range(omega.shape[0]):
         omega[n] = pg_mean(b[n], math.sqrt(square[n]))
     for n in range(omega.shape[0]):

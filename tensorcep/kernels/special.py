@@ -226,10 +226,8 @@ def upper_tail(x, bell):
 
 @kernel
 def normal_cdf_parts(z, log_cdf, ratio):
-    """Write log Phi(z) and r = phi(z) / Phi(z), and replace z by z + r, over arrays; all keep full relative accuracy.
-
-    Both arms of every choice are worked out first, so that the compiler selects instead of branching.
-    """
+    """Write log Phi(z), r = phi(z) / Phi(z), and z + r in place of z, over arrays; all keep full relative accuracy."""
+    # Both arms of every choice are worked out first, so that the compiler selects instead of branching.
     for n in range(z.shape[0]):
         x = abs(z[n])
         excess = mills_excess(x)

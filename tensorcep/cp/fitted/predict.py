@@ -27,7 +27,7 @@ from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
 from tensorcep.cp.targets.base import OfEach
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed
-from tensorcep.kernels.products import moments_over
+from tensorcep.kernels.rank_update import moments_over
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.parameters.scale_mixture import NODES, strata, student_logpdf

@@ -10,8 +10,7 @@ from tensorcep.core.arrays import empty_near, leaves, sum_of_leaves, total
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor, Rooms
 from tensorcep.cp.model.entries import Entries
-from tensorcep.kernels.products import sums_at_cells
-from tensorcep.kernels.rank_update import padded
+from tensorcep.kernels.rank_update import padded, sums_at_cells
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, lane_zeros, multiply
 
