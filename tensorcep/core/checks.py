@@ -86,14 +86,6 @@ def warn_user(message: str, category: type[Warning]) -> None:
     warnings.warn(message if message.isprintable() else printable(message), category, stacklevel=level)
 
 
-def warn_of_infinite(mean: np.ndarray) -> None:
-    """Warn of predicted means (n,) beyond the range of float64, as those of exp(f) are where f is hardly known."""
-    infinite = np.isinf(mean)
-    if infinite.any():
-        which = f"{int(infinite.sum())} of {mean.size} predicted means (the first is entry {int(np.argmax(infinite))})"
-        warn_user(f"{which} {INFINITE}; predict_interval tells what is likely there.", UserWarning)
-
-
 # Files and tables: what should be there.
 
 

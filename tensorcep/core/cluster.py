@@ -256,7 +256,6 @@ class Cluster:
 
     def made_at(self, kind: Callable[[], Any], worker: str | None) -> Broadcast:
         """Something that a worker makes for itself."""
-
         return Broadcast(None, self.new_name(), lambda: self.submit(kind, what="made", worker=worker))
 
     def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
@@ -299,10 +298,9 @@ class Cluster:
             return True
         error = future.exception()
         if isinstance(error, self._dask.scheduler.KilledWorker):
-            raise ClusterError(
-                f"{error.allowed_failures + 1} workers ended while they did a task of {what!r}, perhaps for lack of "
-                "memory; give workers more memory, or fewer threads each."
-            ) from None
+            ended = f"{error.allowed_failures + 1} workers ended while they did a task of {what!r}"
+            remedy = "give workers more memory, or fewer threads each"
+            raise ClusterError(f"{ended}, perhaps for lack of memory; {remedy}.") from None
         raise error
 
     def send(self, calls: Sequence[Call]) -> None:

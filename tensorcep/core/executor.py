@@ -99,8 +99,6 @@ def _work(calls: SimpleQueue[_Call | None]) -> None:
     calls.put(None)
 
 
-# Who runs kernels over ranges of work: threads of this process now; any other must give the same bits.
-
 Kernel = Callable[..., Any]
 Room = Callable[[], tuple[Any, ...]] | None  # makes work space of a kernel
 # More threads than any machine has use for; the system may refuse to make them in the middle of a fit.

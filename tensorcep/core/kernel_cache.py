@@ -117,8 +117,6 @@ def codegen() -> LevelCodegen:
     return LevelCodegen("tensorcep")
 
 
-# Folders of kernels, and the kernels in them.
-
 PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE / "_compiled"
 PREFIX = "tensorcep-"
@@ -252,8 +250,5 @@ def warn_once(problem: str) -> None:
     """Log the first problem of this process; the others have the same cause."""
     if not PROBLEMS:
         PROBLEMS.append(problem)
-        logger.warning(
-            "%s; kernels are compiled again, which takes some ten seconds in every process; set NUMBA_CACHE_DIR to a "
-            "folder that can be written.",
-            problem,
-        )
+        again = "kernels are compiled again, which takes some ten seconds in every process"
+        logger.warning("%s; %s; set NUMBA_CACHE_DIR to a folder that can be written.", problem, again)

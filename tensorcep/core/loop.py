@@ -14,8 +14,6 @@ from tqdm import tqdm
 
 from tensorcep.core.executor import Executor, ThreadExecutor
 
-# Where runs take place and what is kept of them: in this process, or as the host of a call says.
-
 
 class StoredRun(NamedTuple):
     """A run up to its last stored sweep: state, what sweeps reported, seconds; whether it ended, and by a callback."""

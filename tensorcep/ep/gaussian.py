@@ -177,9 +177,17 @@ class GaussianEP:
             damping = check_range("damping", self.damping, 0.0, 1.0, include_high=False)
         from_mode = sites is None and self.schedule == "parallel"
         design = design.with_rough() if from_mode and tol >= LEAST_TOL else design
-        term = _term_of(likelihood, y, theta, design, power, rule)
-        if from_mode and isinstance(term, CompiledTerm):
-            sites = term.sites_at_mode()
+        term: FunctionTerm | CompiledTerm
+        if callable(likelihood) and not isinstance(likelihood, Likelihood):
+            if theta is not None:
+                fail_value("theta must be left out with a Python function, which can hold its parameters itself.")
+            if rule is not None:
+                fail_value("projection must be 'kl' with a Python function, whose density is not known; got 'w2'.")
+            term = FunctionTerm(likelihood, y, design, power)
+        else:
+            record = likelihood if isinstance(likelihood, Likelihood) else get_likelihood(likelihood)
+            term = CompiledTerm(record, y, theta, design, power, rule)
+            sites = term.sites_at_mode() if from_mode else sites
         sites = term.start_sites(sites)
         state = _posterior(design, sites, rough=True)
         trace: dict[str, list[float]] = {name: [] for name in ("change", "log_evidence", "skipped", "seconds")}
@@ -204,19 +212,6 @@ class GaussianEP:
         arrays, n_iter = {name: np.array(numbers, dtype=np.float64) for name, numbers in trace.items()}, len(changes)
         converged = change < tol and not skipped
         return EPResult(mean, cov, state.log_evidence, sites, n_iter, converged, skipped, arrays)
-
-
-def _term_of(
-    likelihood: Any, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None
-) -> FunctionTerm | CompiledTerm:
-    if callable(likelihood) and not isinstance(likelihood, Likelihood):
-        if theta is not None:
-            fail_value("theta must be left out with a Python function, which can hold its parameters itself.")
-        if rule is not None:
-            fail_value("projection must be 'kl' with a Python function, whose density is not known; got 'w2'.")
-        return FunctionTerm(likelihood, y, design, power)
-    record = likelihood if isinstance(likelihood, Likelihood) else get_likelihood(likelihood)
-    return CompiledTerm(record, y, theta, design, power, rule)
 
 
 def _posterior(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussian:

@@ -248,26 +248,23 @@ def _add_transposed(x, y, out):
                 add_row(out, f * S, y, q * S, x[q, f], S)
 
 
-def _in_vectors(narrow: np.ndarray) -> np.ndarray:
-    """The matrix with zeros up to whole vectors of columns."""
-    missing = padded(narrow.shape[1]) - narrow.shape[1]
-    return np.ascontiguousarray(np.pad(narrow, [(0, 0), (0, missing)]), dtype=np.float64)
+def _narrow_product(add: Any, n: int, x: np.ndarray, narrow: np.ndarray) -> np.ndarray:
+    """What `add` gives of x and of (F, D) with zeros up to whole vectors of columns, without these: (n, D)."""
+    D = narrow.shape[1]
+    y = np.ascontiguousarray(np.pad(narrow, [(0, 0), (0, padded(D) - D)]), dtype=np.float64)
+    out = np.zeros((n, y.shape[1]))
+    add(x, y, out)
+    return out[:, :D]
 
 
 def times_narrow(x: np.ndarray, narrow: np.ndarray) -> np.ndarray:
     """The product of a C-contiguous x (n, F) with (F, D): (n, D)."""
-    y = _in_vectors(narrow)
-    out = np.zeros((len(x), y.shape[1]))
-    _add_times(x, y, out)
-    return out[:, : narrow.shape[1]]
+    return _narrow_product(_add_times, len(x), x, narrow)
 
 
 def transposed_times_narrow(x: np.ndarray, narrow: np.ndarray) -> np.ndarray:
     """The product of the transpose of a C-contiguous x (n, F) with (n, D): (F, D)."""
-    y = _in_vectors(narrow)
-    out = np.zeros((x.shape[1], y.shape[1]))
-    _add_transposed(x, y, out)
-    return out[:, : narrow.shape[1]]
+    return _narrow_product(_add_transposed, x.shape[1], x, narrow)
 
 
 # Sums of products of rows of many draws, and means over the draws: the inner loops of predictions.

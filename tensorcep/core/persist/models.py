@@ -76,18 +76,14 @@ def open_model(path: str | os.PathLike[str]) -> StoredModel:
         return StoredModel(os.fspath(path), class_name, params, header, arrays)
 
 
-def parameters(stored: StoredModel, records: Mapping[str, type]) -> dict[str, Any]:
-    """The parameters of a saved model; `records` are the dataclasses that they may be, by name."""
-    return {name: _parameter(value, records) for name, value in stored.params.items()}
-
-
-def _parameter(value: Any, records: Mapping[str, type]) -> Any:
+def read_parameter(value: Any, records: Mapping[str, type]) -> Any:
+    """A parameter of a saved model; `records` are the dataclasses that it may be, by name."""
     if isinstance(value, list):
         return tuple(value)
     if isinstance(value, dict) and RECORD in value:
-        fields = {name: _parameter(item, records) for name, item in value.items() if name != RECORD}
+        fields = {name: read_parameter(item, records) for name, item in value.items() if name != RECORD}
         return records[value[RECORD]](**fields)
-    return {name: _parameter(item, records) for name, item in value.items()} if isinstance(value, dict) else value
+    return {name: read_parameter(item, records) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 @contextlib.contextmanager

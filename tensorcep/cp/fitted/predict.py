@@ -418,7 +418,10 @@ def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> An
     if return_std:
         model.check_uncertain("return_std=True")
     mean, variance = observed(model, X, **extent)
-    checks.warn_of_infinite(mean)
+    infinite = np.isinf(mean)  # as means of exp(f) are where f is hardly known
+    if infinite.any():
+        which = f"{int(infinite.sum())} of {mean.size} predicted means (the first is entry {int(np.argmax(infinite))})"
+        checks.warn_user(f"{which} {checks.INFINITE}; predict_interval tells what is likely there.", UserWarning)
     return (mean, np.sqrt(variance)) if return_std else mean
 
 
