@@ -36,9 +36,8 @@ class Summary:
 
     def to_html(self) -> str:
         """A heading, a table of facts and the tables, without a page around them."""
-        cell, facts = "<tr><th style='text-align:left;padding-right:1em'>", ""
-        for name, text in self.facts.items():
-            facts += f"{cell}{_escape(name)}</th><td>{_escape(text)}</td></tr>"
+        cell = "<tr><th style='text-align:left;padding-right:1em'>"
+        facts = "".join(f"{cell}{_escape(name)}</th><td>{_escape(text)}</td></tr>" for name, text in self.facts.items())
         parts = [f"<h2>{_escape(self.title)}</h2>", f"<table style='{STYLE}'>{facts}</table>"]
         for title, table in self.tables.items():
             drawn = table.to_html(index=False, float_format=lambda x: f"{x:.3g}", border=0, justify="left")

@@ -267,14 +267,8 @@ def sequential_sweep(rows, term, sites, mean, cov, damping, work):
 # The algebra of `tensorcep.ep.sites` with k x k matrices; with k = 1 it gives the same numbers.
 
 
-class _Block(NamedTuple):
-    """One site: precision (k, k), natural mean (k,), log scale, undamped change, and whether it was left as it was."""
-
-    tau: np.ndarray
-    nu: np.ndarray
-    logc: float
-    change: float
-    skipped: bool
+# One site: precision (k, k), natural mean (k,), log scale; its undamped change, and whether it was left as it was.
+Proposal = tuple[np.ndarray, np.ndarray, float, float, bool]
 
 
 class FunctionTerm:
@@ -303,10 +297,10 @@ class FunctionTerm:
         for i, rows in enumerate(self._rows):
             h = rows @ cov
             f, s = self._offset[i] + rows @ mean, h @ rows.T
-            new = self._propose(i, f, s, old, damping)
-            dtau, dnu = new.tau - old.tau[i], new.nu - old.nu[i]
-            old.tau[i], old.nu[i], old.logc[i] = new.tau, new.nu, new.logc
-            worst, skipped = max(worst, new.change), skipped + new.skipped
+            tau, nu, logc, change, left_out = self._propose(i, f, s, old, damping)
+            dtau, dnu = tau - old.tau[i], nu - old.nu[i]
+            old.tau[i], old.nu[i], old.logc[i] = tau, nu, logc
+            worst, skipped = max(worst, change), skipped + left_out
             mean += h.T @ np.linalg.solve(eye + dtau @ s, dnu - dtau @ f)
             cov -= h.T @ np.linalg.solve(eye + dtau @ s, dtau @ h)
         return worst, skipped
@@ -318,19 +312,19 @@ class FunctionTerm:
         f, s = f.reshape(-1, k), s.reshape(-1, k, k)
         worst, skipped = 0.0, 0
         for i in range(len(self._rows)):
-            site = self._propose(i, f[i], s[i], blocks, damping)
-            blocks.tau[i], blocks.nu[i], blocks.logc[i] = site.tau, site.nu, site.logc
-            worst, skipped = max(worst, site.change), skipped + site.skipped
+            tau, nu, logc, change, left_out = self._propose(i, f[i], s[i], blocks, damping)
+            blocks.tau[i], blocks.nu[i], blocks.logc[i] = tau, nu, logc
+            worst, skipped = max(worst, change), skipped + left_out
         return new, worst, skipped
 
     def _as_blocks(self, sites: Sites) -> Sites:
         """The same memory as (n, k, k), (n, k) and (n,)."""
         return Sites(sites.tau.reshape(-1, self._k, self._k), sites.nu.reshape(-1, self._k), sites.logc)
 
-    def _propose(self, i: int, f: np.ndarray, s: np.ndarray, old: Sites, damping: float) -> _Block:
+    def _propose(self, i: int, f: np.ndarray, s: np.ndarray, old: Sites, damping: float) -> Proposal:
         """The damped new site, or the old one where the cavity or the new posterior would not be a Gaussian."""
         tau, nu = old.tau[i], old.nu[i]
-        left_out = _Block(tau.copy(), nu.copy(), float(old.logc[i]), 0.0, True)
+        left_out = tau.copy(), nu.copy(), float(old.logc[i]), 0.0, True
         power, eye = self._power, np.eye(self._k)
         m = np.linalg.solve(eye - power * s @ tau, f - power * s @ nu)
         v = _symmetric(np.linalg.solve(eye - power * s @ tau, s))
@@ -354,7 +348,7 @@ class FunctionTerm:
         pull, grown = n - t @ m, eye + v @ t
         quadratic = pull @ np.linalg.solve(grown, v @ pull)
         integral = float(n @ m - 0.5 * m @ t @ m + 0.5 * quadratic - 0.5 * np.linalg.slogdet(grown)[1])
-        return _Block(new_tau, new_nu, (logz - integral) / power, change, False)
+        return new_tau, new_nu, (logz - integral) / power, change, False
 
     def _moments(self, i: int, m: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         if not self._vector:

@@ -4,8 +4,7 @@ The same sums in lanes (`tensorcep.kernels.lanes.add_outer`) hold LANES matrices
 on are larger than the first-level cache. Here there is one matrix, and a tile of it stays in registers over all n
 vectors, so that multiply-adds, not loads and stores, set the pace.
 
-To the operations arrays are flat: a vector is an array and the place of its first number. Other sums of products of
-vectors stand below.
+To the operations arrays are flat: a vector is an array and the place of its first number.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ def _each_vector(builder: Any, n: Any, rows: Any, body: Any, *start: Any) -> lis
 
 def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) -> None:
     """Emit the sums of a tile, its last line's factors in an array of their own if there is one."""
-    # `x` is (pointer, start, step, line): of vector q the numbers r are at start + q * step + r * line; `y` (pointer,
-    # start, step).
+    # `x` is (pointer, start, step, line): number r of vector q is at start + q * step + r * line; `y` without a line.
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
         column = builder.load(vector_at(builder, y[0], builder.add(y[1], builder.mul(q, y[2]))), align=8)

@@ -43,8 +43,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     # The content goes to a temporary name in the same folder, which then replaces `path` in one step; after any
     # exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was. A
     # file has the permissions of the earlier one, or those of the user's umask. What a killed process left of an
-    # earlier try is removed. A link is followed, and something that is not a plain file (a pipe, a device) is written
-    # to directly.
+    # earlier try is removed. A link is followed, and what is no plain file (a pipe, a device) is written to directly.
     target = os.path.realpath(os.fspath(path))
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
