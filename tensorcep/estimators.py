@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tensorcep import NAMES
 from tensorcep.core.checks import fail_value
-from tensorcep.core.persist.models import StoredModel, complete, open_model, parameters
+from tensorcep.core.persist.models import StoredModel, complete, open_model, read_parameter
 from tensorcep.core.persist.models import read_attributes as read_plain
 from tensorcep.cp.estimators.base import spec_of
 from tensorcep.cp.estimators.store import drop_projection, read_result
@@ -97,7 +97,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     drop_projection(stored)
     with complete(path):
         fitted = family.read(stored, cls)
-        params = parameters(stored, family.settings)
+        params = {name: read_parameter(value, family.settings) for name, value in stored.params.items()}
     odd = sorted(set(params) - set(cls._get_param_names()))
     if odd:
         unknown = f"'{stored.path}' has a parameter {odd[0][:60]!r}"

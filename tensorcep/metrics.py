@@ -83,7 +83,7 @@ def auc(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None = None) -> flo
     0.75
     """
     (y, score), weights = _inputs(weights, y=y, score=score)
-    _checks.check_both_classes("y", y)
+    _checks.check_both_classes(y)
     return float(sk.roc_auc_score(y, score, sample_weight=weights))
 
 
@@ -97,7 +97,7 @@ def average_precision(y: ArrayLike, score: ArrayLike, weights: ArrayLike | None 
     0.833
     """
     (y, score), weights = _inputs(weights, y=y, score=score)
-    _checks.check_both_classes("y", y)
+    _checks.check_both_classes(y)
     return float(sk.average_precision_score(y, score, sample_weight=weights))
 
 
@@ -201,7 +201,7 @@ def gaussian_log_score(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: Ar
     -0.476
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
-    _checks.check_positive("sd", sd)
+    _checks.check_all("sd", sd, sd > 0.0, "be > 0")
     density = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
     return float(np.average(density, weights=weights))
 
@@ -218,7 +218,7 @@ def crps_gaussian(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLi
     0.209
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
-    _checks.check_positive("sd", sd)
+    _checks.check_all("sd", sd, sd > 0.0, "be > 0")
     z = (y - mean) / sd
     phi = np.exp(-0.5 * z**2 - LOG_SQRT_2PI)
     score = sd * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * phi - 1.0 / np.sqrt(np.pi))
@@ -364,7 +364,9 @@ def _inputs(weights: ArrayLike | None, **arrays: ArrayLike) -> tuple[list[np.nda
 
 def _binary(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     (y, p), weights = _inputs(weights, y=y, p=p)
-    return _checks.check_zero_one("y", y), _checks.check_probabilities("p", p), weights
+    _checks.check_zero_one("y", y)
+    _checks.check_all("p", p, (p >= 0.0) & (p <= 1.0), "hold probabilities in [0, 1]")
+    return y, p, weights
 
 
 def _intervals(

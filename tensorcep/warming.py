@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 import tensorcep
 from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
 from tensorcep.core.compile import AS_PYTHON
-from tensorcep.core.kernel_cache import available_levels, first_problem
+from tensorcep.core.kernel_cache import PROBLEMS, available_levels
 
 # Each fit compiles what it needs and takes no time beside that.
 SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8
@@ -260,7 +260,7 @@ def warm(kind: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so few sweeps do not converge
         KINDS[kind]()
-    return first_problem()
+    return "".join(PROBLEMS)
 
 
 def main() -> None:

@@ -182,11 +182,11 @@ def test_without_dask_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch
     real = importlib.import_module
 
     def absent(name: str, *args: Any) -> Any:
-        if name == "distributed":
+        if name == "dask.distributed":
             raise ImportError(name)
         return real(name, *args)
 
-    monkeypatch.setattr("tensorcep.core.cluster.importlib.import_module", absent)
+    monkeypatch.setattr("tensorcep.core.checks.importlib.import_module", absent)
     with pytest.raises(
         ImportError, match=r"needs dask\.distributed, which is not installed; pip install 'tensorcep\[dask\]'"
     ):

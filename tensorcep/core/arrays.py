@@ -12,15 +12,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from tensorcep.core.checks import fail_value
 
-# How much memory there is, and how much a user allows.
-
-UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
 def memory_of_machine() -> int | None:
@@ -35,10 +33,8 @@ def bytes_of(name: str, given: Any) -> float:
     """A number of bytes, such as 2e9, "8GB" or "500 MB"; what is none is refused."""
     found = 0.0
     if isinstance(given, str):
-        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([KMGT]?i?B?)\s*", given, re.IGNORECASE)
-        unit = "" if parts is None else parts[2].upper().replace("IB", "B")
-        unit = unit + "B" if unit in ("K", "M", "G", "T") else unit
-        found = 0.0 if parts is None else float(parts[1]) * UNITS[unit]
+        parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([KMGT]?)(?:i?B)?\s*", given, re.IGNORECASE)
+        found = 0.0 if parts is None else float(parts[1]) * UNITS[parts[2].upper()]
     elif isinstance(given, numbers.Real) and not isinstance(given, bool):
         found = float(given)
     if not 0.0 < found < float("inf"):
@@ -101,7 +97,12 @@ class Scratch(Room):
         if not size:
             return np.empty(shape, kind)
         with _reporting(self.folder, size), tempfile.TemporaryFile(dir=self.folder, prefix="tensorcep-") as file:
-            _reserve(file, size)
+            if hasattr(os, "posix_fallocate"):  # a page of a mapped file that found no place would end the process
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                for first in range(0, size, BLOCK):
+                    file.write(bytes(min(BLOCK, size - first)))
+                file.flush()
             return self._mapped(file, size, kind).reshape(shape)
 
     def _mapped(self, file: Any, size: int, kind: np.dtype[Any]) -> np.ndarray:
@@ -195,16 +196,6 @@ def read_ahead(array: np.ndarray, first: int, last: int) -> None:
         file.madvise(mmap.MADV_WILLNEED, page, begin - page + part.nbytes)
 
 
-def _reserve(file: BinaryIO, size: int) -> None:
-    """Give a file its place on the disk: a page of a mapped file that found none would end the process."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, size)
-        return
-    for first in range(0, size, BLOCK):
-        file.write(bytes(min(BLOCK, size - first)))
-    file.flush()
-
-
 @contextlib.contextmanager
 def _reporting(folder: str, needed: int) -> Any:
     """Say in one sentence that the disk is full."""
@@ -217,10 +208,8 @@ def _reporting(folder: str, needed: int) -> Any:
 
 
 def _full(folder: str, needed: int, free: int) -> OSError:
-    return OSError(
-        f"the folder {folder!r} of scratch= has {free / 1e9:.3g} GB free, and {needed / 1e9:.3g} GB are needed; give "
-        "another folder, or make room."
-    )
+    told = f"has {free / 1e9:.3g} GB free, and {needed / 1e9:.3g} GB are needed; give another folder, or make room."
+    return OSError(f"the folder {folder!r} of scratch= {told}")
 
 
 # Sums over long arrays piece by piece: the additions that numpy makes over the whole, in its order, to its bits.

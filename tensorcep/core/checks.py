@@ -86,14 +86,6 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message if message.isprintable() else printable(message), category, stacklevel=level)
 
 
-def warn_of_infinite(mean: np.ndarray) -> None:
-    """Warn of predicted means (n,) beyond the range of float64, as those of exp(f) are where f is hardly known."""
-    infinite = np.isinf(mean)
-    if infinite.any():
-        which = f"{int(infinite.sum())} of {mean.size} predicted means (the first is entry {int(np.argmax(infinite))})"
-        warn_user(f"{which} {INFINITE}; predict_interval tells what is likely there.", UserWarning)
-
-
 # Files and tables: what should be there.
 
 
@@ -155,9 +147,8 @@ def check_coords(
     if order is not None and array.shape == (0,):  # an empty list is no entries
         return np.empty((0, order), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] < 2:
-        raise ValueError(
-            f"{name} must be an integer array of shape (entries, modes), two modes or more; got shape {array.shape}."
-        )
+        must = "be an integer array of shape (entries, modes), two modes or more"
+        raise ValueError(f"{name} must {must}; got shape {array.shape}.")
     order = len(shape) if shape is not None else order
     if order is not None and array.shape[1] != order:
         raise ValueError(f"{name} must have {order} columns, one per mode; got {array.shape[1]}.")
@@ -225,10 +216,8 @@ def check_values(values: ArrayLike, n_entries: int | None = None, name: str = "v
     finite = np.isfinite(array)
     if not finite.all():
         n = int(np.argmin(finite))
-        raise ValueError(
-            f"{name} must be finite; got {array[n]} at entry {n} ({np.count_nonzero(~finite)} such in all); "
-            "leave unobserved cells out."
-        )
+        got = f"{array[n]} at entry {n} ({np.count_nonzero(~finite)} such in all)"
+        raise ValueError(f"{name} must be finite; got {got}; leave unobserved cells out.")
     return array
 
 
@@ -236,13 +225,11 @@ def check_size(name: str, values: NDArray[np.float64], least: float = 1.0 / LARG
     """Return the values if their squares are numbers: none is too large, and the largest is 0 or not below `least`."""
     largest = float(max(values.max(), -values.min())) if values.size else 0.0
     if largest > LARGEST:
-        raise ValueError(
-            f"{name} must not exceed {LARGEST:g} in size, so that squares stay finite; got {largest:g}; rescale {name}."
-        )
+        must = f"not exceed {LARGEST:g} in size, so that squares stay finite"
+        raise ValueError(f"{name} must {must}; got {largest:g}; rescale {name}.")
     if 0.0 < largest < least:
-        raise ValueError(
-            f"{name} must reach {least:g} in size, so that squares are not 0; got {largest:g} at most; rescale {name}."
-        )
+        must = f"reach {least:g} in size, so that squares are not 0"
+        raise ValueError(f"{name} must {must}; got {largest:g} at most; rescale {name}.")
     return values
 
 
@@ -270,7 +257,7 @@ def check_weights(name: str, weights: NDArray[np.float64]) -> NDArray[np.float64
     return weights
 
 
-def _all_good(name: str, values: NDArray[np.float64], good: NDArray[np.bool_], must: str) -> NDArray[np.float64]:
+def check_all(name: str, values: NDArray[np.float64], good: NDArray[np.bool_], must: str) -> NDArray[np.float64]:
     """Return the values if all are good; otherwise say what they must, and name the first that does not."""
     if not good.all():
         n = int(np.argmin(good))
@@ -280,24 +267,14 @@ def _all_good(name: str, values: NDArray[np.float64], good: NDArray[np.bool_], m
 
 def check_zero_one(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the labels if each is 0 or 1."""
-    return _all_good(name, y, (y == 0.0) | (y == 1.0), "hold labels 0 and 1")
+    return check_all(name, y, (y == 0.0) | (y == 1.0), "hold labels 0 and 1")
 
 
-def check_both_classes(name: str, y: NDArray[np.float64]) -> None:
+def check_both_classes(y: NDArray[np.float64]) -> None:
     """Refuse labels that are not 0 and 1, or that are all the same, where a ranking of the two classes is scored."""
-    check_zero_one(name, y)
+    check_zero_one("y", y)
     if y.min() == y.max():
-        raise ValueError(f"{name} must hold both labels 0 and 1 for this score; got only {y[0]:g}.")
-
-
-def check_probabilities(name: str, p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probabilities if each is in [0, 1]."""
-    return _all_good(name, p, (p >= 0.0) & (p <= 1.0), "hold probabilities in [0, 1]")
-
-
-def check_positive(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values if each is above 0."""
-    return _all_good(name, values, values > 0.0, "be > 0")
+        raise ValueError(f"y must hold both labels 0 and 1 for this score; got only {y[0]:g}.")
 
 
 def check_mask_or_rows(where: ArrayLike, n_entries: int) -> NDArray[Any]:
@@ -327,7 +304,7 @@ def check_per_mode(name: str, value: Any, order: int, low: float = -np.inf) -> N
 
 def check_counts(name: str, y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the counts if each is a whole number >= 0."""
-    return _all_good(name, y, (y >= 0.0) & (np.floor(y) == y), "hold counts, integers >= 0")
+    return check_all(name, y, (y >= 0.0) & (np.floor(y) == y), "hold counts, integers >= 0")
 
 
 def check_matrix(name: str, values: ArrayLike) -> NDArray[np.float64]:

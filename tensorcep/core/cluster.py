@@ -8,7 +8,6 @@ the same wherever and however often it is done.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import secrets
 import time
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep import __version__
-from tensorcep.core.checks import check_range, warn_user
+from tensorcep.core.checks import check_range, optional_module, warn_user
 
 # Seconds between two looks at tasks.
 LOOK = 0.5
@@ -66,11 +65,9 @@ class Watch:
             if not self._idle:  # what the scheduler has done may be on its way to the client: only twice is enough
                 self._idle = True
                 return
-        waits = [f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3]]
-        raise ClusterError(
-            f"no task of {self._what!r} got done in {seconds:.0f} s, with {len(workers)} workers: {'; '.join(waits)}; "
-            "look at them, or give a larger timeout."
-        )
+        waits = "; ".join(f"{key} waits for {'worker ' + busy[key] if key in busy else 'a worker'}" for key in keys[:3])
+        where = f"in {seconds:.0f} s, with {len(workers)} workers: {waits}"
+        raise ClusterError(f"no task of {self._what!r} got done {where}; look at them, or give a larger timeout.")
 
 
 Call = tuple[Any, ...]
@@ -78,10 +75,6 @@ Call = tuple[Any, ...]
 
 class LackingError(Exception):
     """What a task raises that was not given something, because its worker should have it; it is given all then."""
-
-
-class UnknownError(KeyError):
-    """Something that was lost on workers is not known here, yet."""
 
 
 class Broadcast:
@@ -93,7 +86,7 @@ class Broadcast:
 
     @property
     def value(self) -> Any:
-        """What is sent; an UnknownError if it is the result of tasks that are not done."""
+        """What is sent; a KeyError, as of what is lost, if it is the result of tasks that are not done."""
         return self._value
 
     @property
@@ -193,7 +186,7 @@ class TaskBatch:
             if any([cluster.is_lost(self._futures[i], self._what) for i in lost]) or (lost and not done):
                 self._futures = {i: f for i, f in self._futures.items() if i in found}
                 self._where, failed = [], True  # Dask chooses among those that are left
-                cluster.look_again()
+                cluster.known_workers.clear()
                 self._again([i for i in range(len(self._calls)) if i not in found])
             elif lacking:
                 self._again(lacking)
@@ -228,16 +221,11 @@ class TaskBatch:
 
 # Seconds without any progress after which a run of tasks is given up.
 TIMEOUT = 300.0
-INSTALL = "pip install 'tensorcep[dask]'"
 
 
 def dask_module(needed_for: str) -> Any:
     """`distributed`; the ImportError says what needs it and how to install it."""
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        text = f"{needed_for} needs dask.distributed, which is not installed; {INSTALL}."
-        raise ImportError(text) from error
+    return optional_module("dask.distributed", needed_for, "'tensorcep[dask]'")
 
 
 class Cluster:
@@ -252,7 +240,7 @@ class Cluster:
         self.timeout = check_range("timeout", timeout, 0.0, include_low=False)
         self._numbers = itertools.count()
         self._run = secrets.token_hex(4)
-        self._workers: list[str] = []
+        self.known_workers: list[str] = []
         self._direct = True  # whether workers can be reached from here
         self.sent = 0  # bytes of arrays that tasks were given from here
 
@@ -268,7 +256,6 @@ class Cluster:
 
     def made_at(self, kind: Callable[[], Any], worker: str | None) -> Broadcast:
         """Something that a worker makes for itself."""
-
         return Broadcast(None, self.new_name(), lambda: self.submit(kind, what="made", worker=worker))
 
     def run(self, function: Callable[..., Any], calls: Sequence[Call], what: str, **how: Any) -> list[TaskReport]:
@@ -311,10 +298,9 @@ class Cluster:
             return True
         error = future.exception()
         if isinstance(error, self._dask.scheduler.KilledWorker):
-            raise ClusterError(
-                f"{error.allowed_failures + 1} workers ended while they did a task of {what!r}, perhaps for lack of "
-                "memory; give workers more memory, or fewer threads each."
-            ) from None
+            ended = f"{error.allowed_failures + 1} workers ended while they did a task of {what!r}"
+            remedy = "give workers more memory, or fewer threads each"
+            raise ClusterError(f"{ended}, perhaps for lack of memory; {remedy}.") from None
         raise error
 
     def send(self, calls: Sequence[Call]) -> None:
@@ -346,14 +332,10 @@ class Cluster:
 
     def _known(self) -> list[str]:
         """The workers that there were when it was last looked, each as often as it has threads."""
-        if not self._workers:
+        if not self.known_workers:
             found = self.client.scheduler_info(n_workers=-1)["workers"]
-            self._workers = [name for name in sorted(found) for _ in range(max(1, found[name]["nthreads"]))]
-        return self._workers
-
-    def look_again(self) -> None:
-        """Workers have been lost."""
-        self._workers = []
+            self.known_workers = [name for name in sorted(found) for _ in range(max(1, found[name]["nthreads"]))]
+        return self.known_workers
 
     @property
     def workers(self) -> list[str]:
@@ -372,8 +354,3 @@ class Cluster:
     def wait(self, futures: list[Any]) -> None:
         with contextlib.suppress(TimeoutError, self._dask.TimeoutError):
             self._dask.wait(futures, timeout=LOOK)
-
-
-def cluster_of(client: Any) -> Cluster | None:
-    """The cluster of a client; None without one."""
-    return None if client is None else Cluster(client)

@@ -15,7 +15,7 @@ import numba
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.core import compiler, dispatcher
+from numba.core import cgutils, compiler, dispatcher
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompileResult, Flags, compile_result
 from numba.core.registry import CPUDispatcher
@@ -25,25 +25,9 @@ from tensorcep.core.kernel_cache import KernelCache, codegen
 
 # numba's front end without work that it does again and again: half of what a first fit waits for.
 #
-# None of this changes what is compiled. Flags are compared by every look for an overloaded function, option by option;
-# what an operator gives for its types is asked anew wherever it stands, twice; and the collector of cycles walks over
-# all that numba holds, again and again, while nearly nothing that it allocates can be freed.
-
-
-class KernelFlags(Flags):  # type: ignore[misc]
-    """numba's flags, hashed and compared as numba's own are, but seldom all by their names."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Flags) and self._values == other._values
-        return same or super().__eq__(other)
-
-    def __hash__(self) -> int:
-        return _HASH
-
-
-_HASH = hash(Flags())
+# None of this changes what is compiled. What an operator gives for its types is asked anew wherever it stands, twice;
+# and the collector of cycles walks over all that numba holds, again and again, while nearly nothing that it allocates
+# can be freed.
 
 # What a function of numba's own gives for types: identities of it and of the types -> (signature, all of these). numba
 # makes one object of every type; here they stay alive.
@@ -159,27 +143,22 @@ class _EntryCompiler(dispatcher._FunctionCompiler):  # type: ignore[misc, name-d
 
     library: type[JITCodeLibrary] = EntryLibrary
 
-    def _customize_flags(self, flags: Flags) -> Flags:
-        flags.no_cfunc_wrapper = True  # what takes a kernel's address calls it by numba's own convention
-        return flags
-
     def _compile_core(self, args: Any, return_type: Any) -> CompileResult:
-        flags = KernelFlags()
+        flags = Flags()
         self.targetdescr.options.parse_as_flags(flags, self.targetoptions)
+        flags.no_cfunc_wrapper = True  # what takes a kernel's address calls it by numba's own convention
+        if self.library is PartLibrary:
+            flags.no_cpython_wrapper = flags.no_compile = True
         library = self.library(codegen(), self.py_func.__qualname__)
         library.enable_object_caching()
         contexts = self.targetdescr.typing_context, self.targetdescr.target_context
-        how = args, return_type, self._customize_flags(flags), self.locals, library, self.pipeline_class
+        how = args, return_type, flags, self.locals, library, self.pipeline_class
         with keep_signatures(contexts[0]):
             return compiler.compile_extra(*contexts, self.py_func, *how)
 
 
 class _PartCompiler(_EntryCompiler):
     library = PartLibrary
-
-    def _customize_flags(self, flags: Flags) -> Flags:
-        flags.no_cpython_wrapper = flags.no_compile = True
-        return super()._customize_flags(flags)
 
     def _compile_core(self, args: Any, return_type: Any) -> CompileResult:
         result = super()._compile_core(args, return_type)._replace(entry_point=object())
@@ -226,10 +205,9 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
     _compiler: Any
 
-    def __init__(self, python: Callable[..., Any], locals: Any = None, targetoptions: Any = None) -> None:
-        super().__init__(python, {} if locals is None else locals, targetoptions)  # numba 0.61 takes no None
-        how = targetoptions, self.locals, self._compiler.pipeline_class
-        self._compiler = _EntryCompiler(python, self.targetdescr, *how)
+    def __init__(self, python: Callable[..., Any], options: dict[str, Any]) -> None:
+        super().__init__(python, {}, options)
+        self._compiler = _EntryCompiler(python, self.targetdescr, options, self.locals, self._compiler.pipeline_class)
         self._cache = KernelCache(python)
 
     def __reduce__(self) -> Any:  # other processes import it, with its place in the cache
@@ -273,7 +251,7 @@ AS_PYTHON, CHECKED = bool(numba.config.DISABLE_JIT), bool(numba.config.BOUNDSCHE
 def _decorator(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return the decorator of kernels of one kind."""
     options |= {"nopython": True, "boundscheck": None, "nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
-    return lambda python: python if AS_PYTHON else Kernel(python, targetoptions=options)
+    return lambda python: python if AS_PYTHON else Kernel(python, options)
 
 
 kernel = _decorator()
@@ -342,44 +320,19 @@ def address_of(function: Any, signature: Any) -> Any:
     return address
 
 
-def _call(address: Any, *args: Any) -> Any:
-    signature = types.void(address, *args)
+def _call_at(address: Any, *args: Any) -> Any:
+    signature = types.void(address, types.Tuple(args))
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        arg_types = signature.args[1:]
-        function_type = context.call_conv.get_function_type(types.none, arg_types)
-        pointer = builder.inttoptr(values[0], ir.PointerType(function_type))
-        context.call_conv.call_function(builder, pointer, types.none, arg_types, values[1:])
+        given, call = cgutils.unpack_tuple(builder, values[1]), context.call_conv
+        pointer = builder.inttoptr(values[0], ir.PointerType(call.get_function_type(types.none, args)))
+        call.call_function(builder, pointer, types.none, args, given)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-@emitted_by(_call, checkable=False)
-def call_tilted(address, y, m, v, theta, logz, alpha, beta):
-    """Call, inside a kernel, the tilted-moment kernel at `address` (see `address_of`)."""
-    address(y, m, v, theta, logz, alpha, beta)
-
-
-@emitted_by(_call, checkable=False)
-def call_tilted2(address, y, m, v, theta, logz, alpha, beta, alpha2, beta2):
-    """Call, inside a kernel, the kernel of tilted moments and their curvature at `address` (see `address_of`)."""
-    address(y, m, v, theta, logz, alpha, beta, alpha2, beta2)
-
-
-@emitted_by(_call, checkable=False)
-def call_loglik(address, y, f, theta, value, d1, d2):
-    """Call, inside a kernel, the log-likelihood kernel at `address` (see `address_of`)."""
-    address(y, f, theta, value, d1, d2)
-
-
-@emitted_by(_call, checkable=False)
-def call_message(address, tilted, positive, S, m, vt, R, w, at):
-    """Call, inside a kernel, the message at `address` (`tensorcep.cp.cep.update.likelihood_message`)."""
-    address(tilted, positive, S, m, vt, R, w, at)
-
-
-@emitted_by(_call, checkable=False)
-def call_clamped(address, k, columns, gaussian, censored, order, R, w, at):
-    """Call, inside a kernel, the products with clamped columns at `address` (`tensorcep.cp.cep.update`)."""
-    address(k, columns, gaussian, censored, order, R, w, at)
+@emitted_by(_call_at, checkable=False)
+def call_at(address, *args):
+    """Call, inside a kernel, the kernel at `address` (see `address_of`) with the arguments of its signature."""
+    address(*args)

@@ -89,9 +89,6 @@ def _size(parts: np.ndarray) -> np.ndarray:
     return np.where(total > 0.0, m * n / time, float(m * n))
 
 
-# Whether a gain is more than chance, and all thresholds of choices by entries left out.
-
-
 class ChoiceThresholds(NamedTuple):
     """How many entries are left out of a choice, and from where on what they say, in nats per entry, decides it."""
 

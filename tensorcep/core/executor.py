@@ -10,7 +10,7 @@ import os
 import reprlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from queue import Empty, SimpleQueue
@@ -98,8 +98,6 @@ def _work(calls: SimpleQueue[_Call | None]) -> None:
         del call
     calls.put(None)
 
-
-# Who runs kernels over ranges of work: threads of this process now; any other must give the same bits.
 
 Kernel = Callable[..., Any]
 Room = Callable[[], tuple[Any, ...]] | None  # makes work space of a kernel
@@ -220,14 +218,9 @@ def _places_of_rows(kernel: Kernel, reads: tuple[str, ...]) -> tuple[int, ...]:
 ALONE = ThreadExecutor(1)
 
 
-@contextlib.contextmanager
-def threads_of(n_jobs: int | None) -> Iterator[ThreadExecutor]:
-    """Yield an executor of so many threads (see `n_threads`), which end with the block."""
-    executor = ThreadExecutor(n_threads(n_jobs))
-    try:
-        yield executor
-    finally:
-        executor.close()
+def threads_of(n_jobs: int | None) -> AbstractContextManager[ThreadExecutor]:
+    """An executor of so many threads (see `n_threads`), as a context: they end with the block."""
+    return contextlib.closing(ThreadExecutor(n_threads(n_jobs)))
 
 
 class Rooms:
@@ -263,12 +256,8 @@ def n_threads(n_jobs: int | None) -> int:
         if n_jobs > MOST_THREADS:
             fail_value(f"n_jobs must be at most {MOST_THREADS}; got {reprlib.repr(n_jobs)}; -1 takes all processors.")
         return int(n_jobs)
-    raise ValueError(
-        f"n_jobs must be an integer >= 1, -1 for all processors, or None for one; got {reprlib.repr(n_jobs)}."
-    )
-
-
-# BLAS on one thread, so that its sums have one order.
+    must = "be an integer >= 1, -1 for all processors, or None for one"
+    raise ValueError(f"n_jobs must {must}; got {reprlib.repr(n_jobs)}.")
 
 
 @cache
@@ -281,5 +270,5 @@ def _pools() -> ThreadpoolController:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """A context in which numpy's and scipy's BLAS run on one thread."""
+    """A context in which numpy's and scipy's BLAS run on one thread, so that their sums have one order."""
     return _pools().limit(limits=1, user_api="blas")

@@ -69,15 +69,13 @@ def host_features() -> set[str]:
     return {name for name, has in binding.get_host_cpu_features().items() if has}
 
 
-def choose_target(
-    architecture: str, has: set[str], cpu: str | None, features: str | None, avx: bool = True
-) -> CpuTarget:
+def choose_target(machine: str, has: set[str], cpu: str | None, features: str | None, avx: bool = True) -> CpuTarget:
     """The target on a processor that `has` these features, where the user asks for `cpu` and `features`, if at all."""
     if features is None and avx:
         for level, needed in LEVELS.items():
-            if architecture == "x86_64" and cpu in (None, level) and needed <= has:
+            if machine == "x86_64" and cpu in (None, level) and needed <= has:
                 return CpuTarget(level, level, TUNING if level == "x86-64-v4" else "", level == "x86-64-v4")
-        if architecture == ARM and cpu in (None, GENERIC):
+        if machine == ARM and cpu in (None, GENERIC):
             return CpuTarget(ARM, GENERIC, "", False)
     cpu = cpu or binding.get_host_cpu_name()
     features = get_host_cpu_features() if features is None else features
@@ -118,8 +116,6 @@ def codegen() -> LevelCodegen:
     """The one code generator of the kernels."""
     return LevelCodegen("tensorcep")
 
-
-# Folders of kernels, and the kernels in them.
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE / "_compiled"
@@ -172,18 +168,6 @@ def user_folder() -> Path:
     return Path(config.CACHE_DIR or AppDirs("tensorcep", appauthor=False).user_cache_dir) / folder_name()
 
 
-@functools.cache
-def make_user_folder() -> Path:
-    """The same, made where it is missing; of the folders of other versions few are kept."""
-    folder = user_folder()
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        others = sorted((p for p in folder.parent.glob(PREFIX + "*") if p != folder), key=lambda p: p.stat().st_mtime)
-        for old in others[: -KEPT or None]:
-            shutil.rmtree(old, ignore_errors=True)
-    return folder
-
-
 class KernelCache(caching._Cache):  # type: ignore[misc]
     """The kept code of one kernel, a file for each signature; an error is a miss."""
 
@@ -204,8 +188,7 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
     def load_overload(self, signature: Any, target_context: Any) -> CompileResult | None:
         """The code for a signature, linked into this process; None where there is none."""
         target_context.refresh()
-        types = _types(signature)
-        name = self._name(types)
+        types, name = self._key(signature)
         for place in (SHIPPED / folder_name(), user_folder()):
             try:
                 key, payload = caching.IndexDataCacheFile(str(place), "", "")._load_data(name)
@@ -224,8 +207,13 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         if result.library.has_dynamic_globals:
             return
         try:
-            types, place = _types(signature), str(make_user_folder())
-            caching.IndexDataCacheFile(place, "", "")._save_data(self._name(types), (types, result._reduce()))
+            (types, name), folder = self._key(signature), user_folder()
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                others = (other for other in folder.parent.glob(PREFIX + "*") if other != folder)
+                for old in sorted(others, key=lambda other: other.stat().st_mtime)[: -KEPT or None]:
+                    shutil.rmtree(old, ignore_errors=True)
+            caching.IndexDataCacheFile(str(folder), "", "")._save_data(name, (types, result._reduce()))
         except OSError as error:
             warn_once(f"the cache of compiled kernels cannot be used ({error})")
 
@@ -233,11 +221,14 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         """The code as a process uses it."""
         return CompileResult._rebuild(target_context, *payload)
 
-    def _name(self, types: tuple[Any, ...]) -> str:
+    def _key(self, signature: Any) -> tuple[tuple[Any, ...], str]:
+        """The types of the arguments, and the name of the file of the code for them."""
+        # A kernel whose address is asked for has a signature, one that is called has the types alone.
+        types = tuple(getattr(signature, "args", signature))
         digest = hashlib.sha256(f"{types}\0{self._own_source}".encode()).hexdigest()[:16]
         python = self._python
         name = re.sub(r"[^\w.]", "", f"{python.__module__.removeprefix('tensorcep.')}.{python.__qualname__}")
-        return f"{name}-{digest}.{self.kind}"
+        return types, f"{name}-{digest}.{self.kind}"
 
     @functools.cached_property
     def _own_source(self) -> str:
@@ -252,25 +243,12 @@ class KernelCache(caching._Cache):  # type: ignore[misc]
         return digest.hexdigest()
 
 
-def _types(signature: Any) -> tuple[Any, ...]:
-    """Of the arguments: a kernel whose address is asked for has a signature, one that is called has these alone."""
-    return tuple(getattr(signature, "args", signature))
-
-
-_PROBLEMS: list[str] = []  # with the cache in this process: the first one alone
-
-
-def first_problem() -> str:
-    """What went wrong first with the cache in this process; empty where nothing did."""
-    return "".join(_PROBLEMS)
+PROBLEMS: list[str] = []  # with the cache in this process: the first one alone
 
 
 def warn_once(problem: str) -> None:
     """Log the first problem of this process; the others have the same cause."""
-    if not _PROBLEMS:
-        _PROBLEMS.append(problem)
-        logger.warning(
-            "%s; kernels are compiled again, which takes some ten seconds in every process; set NUMBA_CACHE_DIR to a "
-            "folder that can be written.",
-            problem,
-        )
+    if not PROBLEMS:
+        PROBLEMS.append(problem)
+        again = "kernels are compiled again, which takes some ten seconds in every process"
+        logger.warning("%s; %s; set NUMBA_CACHE_DIR to a folder that can be written.", problem, again)

@@ -14,8 +14,6 @@ from tqdm import tqdm
 
 from tensorcep.core.executor import Executor, ThreadExecutor
 
-# Where runs take place and what is kept of them: in this process, or as the host of a call says.
-
 
 class StoredRun(NamedTuple):
     """A run up to its last stored sweep: state, what sweeps reported, seconds; whether it ended, and by a callback."""
@@ -37,22 +35,18 @@ class Host(Protocol):
     def keep(self, run: StoredRun) -> None: ...  # what the run has come to, after every sweep and at its end
 
 
-_HOST: ContextVar[Host | None] = ContextVar("host", default=None)
-
-
-def current_host() -> Host | None:
-    """The host of the runs of this thread; None for this process."""
-    return _HOST.get()
+# The host of the runs of this thread; None for this process.
+HOST: ContextVar[Host | None] = ContextVar("host", default=None)
 
 
 @contextlib.contextmanager
 def hosted_by(host: Host) -> Iterator[None]:
     """Have the runs of the block take place there."""
-    token = _HOST.set(host)
+    token = HOST.set(host)
     try:
         yield
     finally:
-        _HOST.reset(token)
+        HOST.reset(token)
 
 
 # The only loop: init, step until the tolerance is met, finish. Trace, callbacks, progress and threads live here.
@@ -223,7 +217,7 @@ def run(
 ) -> Run:
     """Run a method until the relative change of the latent means is below tol, or max_iter sweeps."""
     callbacks = tuple(callbacks)
-    host = current_host()
+    host = HOST.get()
     executor = ThreadExecutor(n_threads) if host is None else host.executor(n_threads)
     try:
         if state is None:

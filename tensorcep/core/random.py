@@ -84,10 +84,8 @@ def normal(s):
 
 @block_kernel
 def normals(s, n, x, q):
-    """The next n draws of `normal` to x[:n]; x and q, room, are longer than n.
-
-    What is not taken is overwritten: a jump for each would be foreseen wrongly in one case of five.
-    """
+    """The next n draws of `normal` to x[:n]; x and q, room, are longer than n."""
+    # What is not taken is overwritten: a jump for each would be foreseen wrongly in one case of five.
     taken = 0
     while taken < n:
         a = 2.0 * uniform(s) - 1.0

@@ -13,14 +13,12 @@ import pandas as pd
 from tensorcep import __version__
 from tensorcep.core.checks import optional_module, printable
 
-# A summary of a fitted model: facts and tables, as text and as HTML.
-
 STYLE = "border-collapse:collapse;font-family:sans-serif;font-size:0.9em;margin:0.4em 0 1em 0"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Summary:
-    """Facts by name, and tables by title."""
+    """What a fitted model says of itself, as text and as HTML: facts by name, and tables by title."""
 
     title: str
     facts: dict[str, str]
@@ -38,9 +36,8 @@ class Summary:
 
     def to_html(self) -> str:
         """A heading, a table of facts and the tables, without a page around them."""
-        cell, facts = "<tr><th style='text-align:left;padding-right:1em'>", ""
-        for name, text in self.facts.items():
-            facts += f"{cell}{_escape(name)}</th><td>{_escape(text)}</td></tr>"
+        cell = "<tr><th style='text-align:left;padding-right:1em'>"
+        facts = "".join(f"{cell}{_escape(name)}</th><td>{_escape(text)}</td></tr>" for name, text in self.facts.items())
         parts = [f"<h2>{_escape(self.title)}</h2>", f"<table style='{STYLE}'>{facts}</table>"]
         for title, table in self.tables.items():
             drawn = table.to_html(index=False, float_format=lambda x: f"{x:.3g}", border=0, justify="left")

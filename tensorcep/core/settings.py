@@ -174,9 +174,8 @@ class TakesMethod:
         inner = [name for name in params if name.startswith("method__")]
         if inner and not isinstance(method, Settings):
             example = f"{type(self.engines.named(method)).__name__}({inner[0].removeprefix('method__')}=...)"
-            raise TypeError(
-                f"{inner[0]} needs a method with settings, such as method={example}; got method={method!r}."
-            )
+            such = f"such as method={example}; got method={method!r}"
+            raise TypeError(f"{inner[0]} needs a method with settings, {such}.")
         return super().set_params(**params)  # type: ignore[misc]
 
 

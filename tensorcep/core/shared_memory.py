@@ -146,8 +146,6 @@ class SharedFolder:
     def open(self) -> None:
         """Make the folder, if there can be one that all workers see."""
         self.close()
-        if not os.path.isdir(MEMORY):
-            return
         token = secrets.token_hex(8)
         try:
             self._folder = tempfile.mkdtemp(prefix="tensorcep-", dir=MEMORY)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorcep.core.checks import fail_value
-from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
+from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, call_at, inlined
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.cp.messages.cavities import (
@@ -127,14 +127,14 @@ def _gradients(columns, K, R, w, at):
 @inlined
 def _solve_scalar(loglik, w, at):
     """lam = l'(s) at s = a + V l'(s) by Newton steps in a bracket: l' falls, so s is between a and a + V l'(a)."""
-    call_loglik(loglik, w[at.y], w[at.f_cavity], w[at.theta], w[at.value], w[at.d1], w[at.d2])
+    call_at(loglik, w[at.y], w[at.f_cavity], w[at.theta], w[at.value], w[at.d1], w[at.d2])
     for lane in range(LANES):
         far = w[at.f_cavity, lane] + w[at.V, lane] * w[at.d1, lane]
         w[at.low, lane] = min(w[at.f_cavity, lane], far)
         w[at.high, lane] = max(w[at.f_cavity, lane], far)
         w[at.f_at, lane] = min(max(w[at.f, lane], w[at.low, lane]), w[at.high, lane])
     for _ in range(MAX_SCALAR):
-        call_loglik(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.d1], w[at.d2])
+        call_at(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.d1], w[at.d2])
         largest = 0.0
         for lane in range(LANES):
             s, V = w[at.f_at, lane], w[at.V, lane]
@@ -152,7 +152,7 @@ def _solve_scalar(loglik, w, at):
                 largest = moved
         if largest <= SCALAR_TOL:
             break
-    call_loglik(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.lam], w[at.d2])
+    call_at(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.lam], w[at.d2])
 
 
 @inlined
@@ -198,7 +198,7 @@ def _climb(loglik, columns, K, R, w, at):
         w[at.length, lane] = 1.0 - w[at.done, lane]
     for halving in range(MAX_HALVINGS + 1):
         _latent_of_trial(columns, K, R, w, at)
-        call_loglik(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.d1], w[at.d2])
+        call_at(loglik, w[at.y], w[at.f_at], w[at.theta], w[at.value], w[at.d1], w[at.d2])
         falling = False
         for lane in range(LANES):
             t = w[at.length, lane]
@@ -232,7 +232,7 @@ def find_mode(loglik, columns, K, R, w, at):
     copy(w, at.length, at.zero, 1)
     _latent_of_trial(columns, K, R, w, at)
     copy(w, at.f, at.f_at, 1)
-    call_loglik(loglik, w[at.y], w[at.f], w[at.theta], w[at.density], w[at.d1], w[at.d2])
+    call_at(loglik, w[at.y], w[at.f], w[at.theta], w[at.density], w[at.d1], w[at.d2])
     subtract(w, at.du, at.u, at.m, K * R)
     dot(w, at.q, at.dual, at.du, K * R)
     for lane in range(LANES):
@@ -245,7 +245,7 @@ def find_mode(loglik, columns, K, R, w, at):
         if _climb(loglik, columns, K, R, w, at):
             break
     _gradients(columns, K, R, w, at)
-    call_loglik(loglik, w[at.y], w[at.f], w[at.theta], w[at.value], w[at.d1], w[at.d2])
+    call_at(loglik, w[at.y], w[at.f], w[at.theta], w[at.value], w[at.d1], w[at.d2])
 
 
 # What is sent once the mode is known, and the compiled pass over the entries.

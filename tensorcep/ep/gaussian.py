@@ -177,9 +177,17 @@ class GaussianEP:
             damping = check_range("damping", self.damping, 0.0, 1.0, include_high=False)
         from_mode = sites is None and self.schedule == "parallel"
         design = design.with_rough() if from_mode and tol >= LEAST_TOL else design
-        term = _term_of(likelihood, y, theta, design, power, rule)
-        if from_mode and isinstance(term, CompiledTerm):
-            sites = term.sites_at_mode()
+        term: FunctionTerm | CompiledTerm
+        if callable(likelihood) and not isinstance(likelihood, Likelihood):
+            if theta is not None:
+                fail_value("theta must be left out with a Python function, which can hold its parameters itself.")
+            if rule is not None:
+                fail_value("projection must be 'kl' with a Python function, whose density is not known; got 'w2'.")
+            term = FunctionTerm(likelihood, y, design, power)
+        else:
+            record = likelihood if isinstance(likelihood, Likelihood) else get_likelihood(likelihood)
+            term = CompiledTerm(record, y, theta, design, power, rule)
+            sites = term.sites_at_mode() if from_mode else sites
         sites = term.start_sites(sites)
         state = _posterior(design, sites, rough=True)
         trace: dict[str, list[float]] = {name: [] for name in ("change", "log_evidence", "skipped", "seconds")}
@@ -204,19 +212,6 @@ class GaussianEP:
         arrays, n_iter = {name: np.array(numbers, dtype=np.float64) for name, numbers in trace.items()}, len(changes)
         converged = change < tol and not skipped
         return EPResult(mean, cov, state.log_evidence, sites, n_iter, converged, skipped, arrays)
-
-
-def _term_of(
-    likelihood: Any, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None
-) -> FunctionTerm | CompiledTerm:
-    if callable(likelihood) and not isinstance(likelihood, Likelihood):
-        if theta is not None:
-            fail_value("theta must be left out with a Python function, which can hold its parameters itself.")
-        if rule is not None:
-            fail_value("projection must be 'kl' with a Python function, whose density is not known; got 'w2'.")
-        return FunctionTerm(likelihood, y, design, power)
-    record = likelihood if isinstance(likelihood, Likelihood) else get_likelihood(likelihood)
-    return CompiledTerm(record, y, theta, design, power, rule)
 
 
 def _posterior(design: DesignRows, sites: Sites, rough: bool = False) -> Gaussian:
@@ -249,11 +244,9 @@ def _parallel(design: DesignRows, term: Any, sites: Sites, state: Gaussian, damp
 def _settle(
     design: DesignRows, term: Any, sites: Sites, state: Gaussian, s: np.ndarray, f: np.ndarray, least: float
 ) -> tuple[np.ndarray, Sites]:
-    """Means f, and sites of the same precisions, that the next steps would give if the covariance stayed as it is.
-
-    A step costs two products of a matrix with a vector, a sweep one of matrices; the mean settles to `least` posterior
-    standard deviations, unless steps stop shrinking.
-    """
+    """Means f, and sites of the same precisions, that the next steps would give if the covariance stayed as it is."""
+    # A step costs two products of a matrix with a vector, a sweep one of matrices; the mean settles to `least`
+    # posterior standard deviations, unless steps stop shrinking.
     mean, size = state.mean, np.inf
     rows = design.rough if state.rough and design.rough is not None else design.rows
     for _ in range(MAX_SETTLING):
@@ -272,29 +265,17 @@ def _settle(
     return f, sites
 
 
-# Function space: the posterior of a latent function with a Gaussian process prior, given the sites of its values.
-
-
 class Functions(NamedTuple):
-    """The posterior of f: mean K a, covariance (prior) - K B K, K that with the training points; no K is inverted."""
+    """The posterior of a latent function: mean K a, covariance (prior) - K B K; no K, with its points, is inverted."""
 
     dual: np.ndarray  # (n,): a
     cov: np.ndarray  # (n, n): B
 
     def latent(self, K: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of f at points whose covariances with the training points, and variances, are
-        these a priori."""
+        """Posterior mean and variance of f at points, by prior variances and covariances with those of the fit."""
         explained = np.einsum("ni,ni->n", K @ self.cov, K)
         return K @ self.dual, np.maximum(prior - explained, 0.0)
 
     def joint(self, K: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and covariance of f at points, as `latent`, for their prior covariance."""
         return K @ self.dual, prior - K @ self.cov @ K.T
-
-
-def functions_of(result: EPResult, variance: float) -> Functions:
-    """The posterior at all points, from the sites of f at the training points, in units of the prior variance."""
-    tau = result.sites.tau
-    dual = variance * (result.sites.nu - tau * result.mean)
-    cov = variance * (np.diag(tau) - tau[:, None] * result.cov * tau) * variance
-    return Functions(dual, cov)

@@ -43,9 +43,6 @@ def write_quadratic(start, column, value, cov, result):
         result[i] = total
 
 
-# Sums over rows a_i that dense products would be a waste for: A' diag(w) A and the a_i' C a_i, of sparse rows too.
-
-
 def weighted_gram(rows: Any, weight: np.ndarray) -> np.ndarray:
     """A' diag(weight) A (d, d), symmetric to the last bit; weights may be negative, dense rows of single precision."""
     if sparse.issparse(rows):

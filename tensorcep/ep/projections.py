@@ -10,7 +10,7 @@ import numpy as np
 from numpy.polynomial import chebyshev, legendre
 from scipy.special import ndtri
 
-from tensorcep.core.compile import call_loglik, kernel
+from tensorcep.core.compile import call_at, kernel
 from tensorcep.kernels.special import DROP, INV_SQRT_2PI, LOG_SQRT_2PI
 from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
 from tensorcep.likelihoods.binary import PROBIT
@@ -29,7 +29,7 @@ OUTWARD_STEPS = 60
 def _slopes(address, y, theta, f, m, v, power, one):
     """Return power * log p(y | f) - (f - m)^2 / 2 v and its first and minus its second derivative in f."""
     one[0, 0] = f
-    call_loglik(address, y, one[0], theta, one[1], one[2], one[3])
+    call_at(address, y, one[0], theta, one[1], one[2], one[3])
     value = power * one[1, 0] - 0.5 * (f - m) * ((f - m) / v)
     return value, power * one[2, 0] - (f - m) / v, 1.0 / v - power * one[3, 0]
 

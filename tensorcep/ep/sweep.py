@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from tensorcep.core.checks import check_matrix, fail_value
-from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
+from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_at, kernel
 from tensorcep.ep.linear_gaussian import DesignRows
 from tensorcep.ep.projections import Tilted, power_tilted, project
 from tensorcep.ep.sites import Sites, cavity, damp, log_integral, site_change, site_from_tilted
@@ -22,11 +22,11 @@ from tensorcep.likelihoods.base import Likelihood
 MAX_STEPS = 50
 TOL = 1e-5
 
-# Terms of Gaussian EP that are likelihoods of the package: rank 1, swept by compiled kernels.
+Change = tuple[float, int]  # the largest undamped change of a site, and how many sites were left as they were
 
 
 class Terms:
-    """Likelihood terms of n latent values, whatever these are functions of."""
+    """Terms of rank 1 that are a likelihood of the package, of n latent values, whatever these are functions of."""
 
     # A `power` of each is refined at a time; a `rule` ("quadrature", "table") projects in the Wasserstein distance.
     def __init__(self, record: Likelihood, y: Any, theta: Any, power: float = 1.0, rule: str | None = None):
@@ -55,49 +55,38 @@ class Terms:
             fail_value(f"sites must hold {n} numbers each; got shapes {[np.shape(part) for part in sites]}.")
         return Sites(*(np.array(part, dtype=np.float64) for part in sites))
 
-    def moments(self, f: np.ndarray, s: np.ndarray, sites: Sites, first: int = 0) -> None:
+    def moments(self, f: np.ndarray, s: np.ndarray, sites: Sites, first: int = 0, noise: Any = None) -> None:
         """Write the cavities, and logz, alpha and beta there, to `work`: of the terms from `first` on, as many as f."""
-        n, work = f.size, self.work
+        n, work, v = f.size, self.work, None
         cavities(first, first + n, f, s, self.term, sites, work)
+        if noise is not None:  # variances of Gaussian noise with which f is seen before the likelihood
+            v = work.v[:n].copy()
+            work.v[:n] = np.where(v >= 0.0, v + noise, v)
         block_moments(self.term, first, first + n, work)
+        if v is not None:
+            work.v[:n] = v
         if self._rule is not None:
             y, theta = (a[first : first + n] for a in (self.term.y, self.term.theta))
             tilted = Tilted(self.record, y, theta, work.m[:n], work.v[:n])
             work.beta[:n] = project(tilted, work.alpha[:n], work.beta[:n], self._rule)
 
-    def refine(self, i: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[float, int]:
-        """Refine site i in place, for mean (1,) and variance (1,) of its value; its change, and 1 if left out."""
-        self.moments(f, s, sites, i)
-        change, skipped = renew(i, i + 1, f, s, self.term, sites, sites, damping, self.work)
-        return float(change), int(skipped)
-
-    def renew_with_noise(
-        self, first: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float, noise: np.ndarray
-    ) -> tuple[float, int]:
-        """Refine in place sites of f that are seen with Gaussian noise of these variances before the likelihood."""
-        n, work = f.size, self.work
-        cavities(first, first + n, f, s, self.term, sites, work)
-        v = work.v[:n].copy()
-        work.v[:n] = np.where(v >= 0.0, v + noise, v)
-        block_moments(self.term, first, first + n, work)
-        work.v[:n] = v
-        change, skipped = renew(first, first + n, f, s, self.term, sites, sites, damping, work)
-        return float(change), int(skipped)
+    def refine(self, i: int, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float, noise: Any = None) -> Change:
+        """Refine in place as many sites as f from i on, for its means and variances; `noise` as in `moments`."""
+        self.moments(f, s, sites, i, noise)
+        return renew(i, i + f.size, f, s, self.term, sites, sites, damping, self.work)
 
     def propose_all(self, f: np.ndarray, s: np.ndarray, sites: Sites, damping: float) -> tuple[Sites, float, int]:
         """Return new sites, all from one posterior, the largest change and how many were left out."""
         self.moments(f, s, sites)
         new = Sites(*(np.empty_like(part) for part in sites))
         change, skipped = renew(0, f.size, f, s, self.term, sites, new, damping, self.work)
-        return new, float(change), int(skipped)
+        return new, change, skipped
 
 
 class CompiledTerm(Terms):
     """The likelihood terms of all entries, of linear functions of one vector."""
 
-    def __init__(
-        self, record: Likelihood, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None = None
-    ):
+    def __init__(self, record: Likelihood, y: Any, theta: Any, design: DesignRows, power: float, rule: str | None):
         if design.vector:
             fail_value(f"X must have two dimensions for the likelihood {record.name!r}, whose terms have rank 1.")
         super().__init__(record, y, theta, power, rule)
@@ -123,11 +112,10 @@ class CompiledTerm(Terms):
         tau = np.maximum(-d2, 0.0)
         return Sites(tau, d1 + tau * f, np.zeros(y.size))
 
-    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
+    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> Change:
         """Refine the sites in order, in place; return the largest change and how many were left out."""
         if self._rule is None:
-            change, skipped = sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
-            return float(change), int(skipped)
+            return sequential_sweep(self._rows, self.term, sites, mean, cov, damping, self.work)
         worst, left_out = 0.0, 0  # with a projection that is no kernel
         start, column, value, offset = self._rows
         for i in range(len(offset)):
@@ -144,9 +132,7 @@ class CompiledTerm(Terms):
 
     @cached_property
     def _rows(self) -> DesignInRows:
-        rows = self._design.rows
-        if not sparse.issparse(rows):
-            rows = sparse.csr_matrix(rows)
+        rows = sparse.csr_matrix(self._design.rows)
         return DesignInRows(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, self._design.offset)
 
 
@@ -197,7 +183,7 @@ def block_moments(term, first, last, work):
     y, theta = term.y[first:last], term.theta[p * first : p * last]
     if term.power == 1.0:
         m, v, logz, alpha, beta = work.m[:size], work.v[:size], work.logz[:size], work.alpha[:size], work.beta[:size]
-        call_tilted(term.address, y, m, v, theta, logz, alpha, beta)
+        call_at(term.address, y, m, v, theta, logz, alpha, beta)
         return
     for j in range(size):
         y_j, theta_j = y[j : j + 1], theta[p * j : p * (j + 1)]
@@ -281,14 +267,8 @@ def sequential_sweep(rows, term, sites, mean, cov, damping, work):
 # The algebra of `tensorcep.ep.sites` with k x k matrices; with k = 1 it gives the same numbers.
 
 
-class _Block(NamedTuple):
-    """One site: precision (k, k), natural mean (k,), log scale, undamped change, and whether it was left as it was."""
-
-    tau: np.ndarray
-    nu: np.ndarray
-    logc: float
-    change: float
-    skipped: bool
+# One site: precision (k, k), natural mean (k,), log scale; its undamped change, and whether it was left as it was.
+Proposal = tuple[np.ndarray, np.ndarray, float, float, bool]
 
 
 class FunctionTerm:
@@ -310,17 +290,17 @@ class FunctionTerm:
             fail_value(f"sites must have shapes {shapes}; got {[np.shape(part) for part in sites]}.")
         return Sites(*(np.array(part, dtype=np.float64) for part in sites))
 
-    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> tuple[float, int]:
+    def sweep(self, sites: Sites, mean: np.ndarray, cov: np.ndarray, damping: float) -> Change:
         """Refine sites in order, in place; the largest change, and how many were left out (Minka 2008, eqs 95-116)."""
         old = self._as_blocks(sites)
         worst, skipped, eye = 0.0, 0, np.eye(self._k)
         for i, rows in enumerate(self._rows):
             h = rows @ cov
             f, s = self._offset[i] + rows @ mean, h @ rows.T
-            new = self._propose(i, f, s, old.tau[i], old.nu[i], float(old.logc[i]), damping)
-            dtau, dnu = new.tau - old.tau[i], new.nu - old.nu[i]
-            old.tau[i], old.nu[i], old.logc[i] = new.tau, new.nu, new.logc
-            worst, skipped = max(worst, new.change), skipped + new.skipped
+            tau, nu, logc, change, left_out = self._propose(i, f, s, old, damping)
+            dtau, dnu = tau - old.tau[i], nu - old.nu[i]
+            old.tau[i], old.nu[i], old.logc[i] = tau, nu, logc
+            worst, skipped = max(worst, change), skipped + left_out
             mean += h.T @ np.linalg.solve(eye + dtau @ s, dnu - dtau @ f)
             cov -= h.T @ np.linalg.solve(eye + dtau @ s, dtau @ h)
         return worst, skipped
@@ -332,20 +312,19 @@ class FunctionTerm:
         f, s = f.reshape(-1, k), s.reshape(-1, k, k)
         worst, skipped = 0.0, 0
         for i in range(len(self._rows)):
-            site = self._propose(i, f[i], s[i], blocks.tau[i], blocks.nu[i], float(blocks.logc[i]), damping)
-            blocks.tau[i], blocks.nu[i], blocks.logc[i] = site.tau, site.nu, site.logc
-            worst, skipped = max(worst, site.change), skipped + site.skipped
+            tau, nu, logc, change, left_out = self._propose(i, f[i], s[i], blocks, damping)
+            blocks.tau[i], blocks.nu[i], blocks.logc[i] = tau, nu, logc
+            worst, skipped = max(worst, change), skipped + left_out
         return new, worst, skipped
 
     def _as_blocks(self, sites: Sites) -> Sites:
         """The same memory as (n, k, k), (n, k) and (n,)."""
         return Sites(sites.tau.reshape(-1, self._k, self._k), sites.nu.reshape(-1, self._k), sites.logc)
 
-    def _propose(
-        self, i: int, f: np.ndarray, s: np.ndarray, tau: np.ndarray, nu: np.ndarray, logc: float, damping: float
-    ) -> _Block:
+    def _propose(self, i: int, f: np.ndarray, s: np.ndarray, old: Sites, damping: float) -> Proposal:
         """The damped new site, or the old one where the cavity or the new posterior would not be a Gaussian."""
-        left_out = _Block(tau.copy(), nu.copy(), logc, 0.0, True)
+        tau, nu = old.tau[i], old.nu[i]
+        left_out = tau.copy(), nu.copy(), float(old.logc[i]), 0.0, True
         power, eye = self._power, np.eye(self._k)
         m = np.linalg.solve(eye - power * s @ tau, f - power * s @ nu)
         v = _symmetric(np.linalg.solve(eye - power * s @ tau, s))
@@ -369,7 +348,7 @@ class FunctionTerm:
         pull, grown = n - t @ m, eye + v @ t
         quadratic = pull @ np.linalg.solve(grown, v @ pull)
         integral = float(n @ m - 0.5 * m @ t @ m + 0.5 * quadratic - 0.5 * np.linalg.slogdet(grown)[1])
-        return _Block(new_tau, new_nu, (logz - integral) / power, change, False)
+        return new_tau, new_nu, (logz - integral) / power, change, False
 
     def _moments(self, i: int, m: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         if not self._vector:

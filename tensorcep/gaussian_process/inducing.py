@@ -75,7 +75,7 @@ def fit_inducing(
             half = A[rows] @ inverse.T
             f, s = half @ (inverse @ eta), np.einsum("ij,ij->i", half, half)
             before = Sites(*(part[rows].copy() for part in sites))
-            change, skipped = terms.renew_with_noise(first, f + mean, s, sites, damping, noise[rows])
+            change, skipped = terms.refine(first, f + mean, s, sites, damping, noise[rows])
             alpha, beta, v = (part[: f.size] for part in (terms.work.alpha, terms.work.beta, terms.work.v))
             by_noise[rows] = np.where(v > 0.0, 0.5 * (alpha**2 - beta) / sparse.power, 0.0)
             worst, left_out = max(worst, change), left_out + skipped

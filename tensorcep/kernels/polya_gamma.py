@@ -140,11 +140,9 @@ def _draw_pg_series(s, b, c):
 
 @block_kernel
 def draw_pg(s, b, c):
-    """A draw from PG(b, c), b > 0, with the stream s.
-
-    Exact for whole b up to MAX_EXACT. Otherwise the fraction of b (all of a b above MAX_EXACT) comes from the gamma
-    series, cut after TERMS and with the mean and the variance of what was cut put back.
-    """
+    """A draw from PG(b, c), b > 0, with the stream s."""
+    # Exact for whole b up to MAX_EXACT. Otherwise the fraction of b (all of a b above MAX_EXACT) comes from the gamma
+    # series, cut after TERMS and with the mean and the variance of what was cut put back.
     if b > MAX_EXACT:
         return _draw_pg_series(s, b, c)
     whole = math.floor(b)
@@ -176,11 +174,9 @@ def pg_variance(b, c):
 
 @kernel
 def pg_expected(b, square, omega, constant):
-    """The means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each.
-
-    constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each loop
-    has few arrays, so that it vectorises.
-    """
+    """Means omega of PG(b, xi) at xi^2 = square, and constant = omega xi^2 / 2 - b log(2 cosh(xi / 2)), (n,) each."""
+    # constant + kappa f - omega f^2 / 2 is a lower bound of kappa f - b log(2 cosh(f / 2)), tight at f = +-xi. Each
+    # loop has few arrays, so that it vectorises.
     for n in range(omega.shape[0]):
         omega[n] = pg_mean(b[n], math.sqrt(square[n]))
     for n in range(omega.shape[0]):
@@ -191,11 +187,9 @@ def pg_expected(b, square, omega, constant):
 
 @block_kernel
 def draw_crt(s, x, r):
-    """A draw from CRT(x, r), the number of tables: sum over n < x of Bernoulli(r / (r + n)); time grows with log x.
-
-    From ONE_BY_ONE on tables are those n in whose unit of time a Poisson process of rate log(1 + r / n) has an event;
-    its events are among those of rate r / (t - 1). MANY of them are normal, by digamma's and trigamma's series.
-    """
+    """A draw from CRT(x, r), the number of tables: sum over n < x of Bernoulli(r / (r + n)); time grows with log x."""
+    # From ONE_BY_ONE on tables are those n in whose unit of time a Poisson process of rate log(1 + r / n) has an event;
+    # its events are among those of rate r / (t - 1). MANY of them are normal, by digamma's and trigamma's series.
     tables = 0.0
     for n in range(min(int(x), ONE_BY_ONE)):
         if uniform(s) * (r + n) <= r:

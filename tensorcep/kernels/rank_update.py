@@ -18,7 +18,7 @@ from numba.core import cgutils
 
 from tensorcep.core.compile import block_kernel, emitted_by
 from tensorcep.core.kernel_cache import target
-from tensorcep.kernels.slots_rules import emit_add_product, emit_loop, emit_product
+from tensorcep.kernels.slots_rules import FLAGS, array_rule, emit_add_product, emit_loop, emit_place, emit_product
 
 # A tile has ROWS x COLUMNS numbers: eight registers, which leaves half of AVX2's for the operands. Every number is
 # summed over the vectors in their order, whatever the tile.
@@ -32,14 +32,9 @@ def padded(n: int) -> int:
     return -(-n // COLUMNS) * COLUMNS
 
 
-def _number(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
-    """Pointer to a number of a flat array."""
-    return builder.gep(array, [builder.add(start, ir.Constant(start.type, offset))], inbounds=True)
-
-
-def vector_at(builder: Any, array: Any, start: Any, offset: int = 0) -> Any:
+def vector_at(builder: Any, array: Any, start: Any) -> Any:
     """Pointer to COLUMNS numbers."""
-    return builder.bitcast(_number(builder, array, start, offset), VECTOR.as_pointer())
+    return builder.bitcast(emit_place(builder, array, start), VECTOR.as_pointer())
 
 
 def everywhere(builder: Any, number: Any) -> Any:
@@ -48,29 +43,6 @@ def everywhere(builder: Any, number: Any) -> Any:
     mask = ir.Constant(ir.VectorType(whole, COLUMNS), [0] * COLUMNS)
     x = builder.insert_element(nothing, number, ir.Constant(whole, 0))
     return builder.shuffle_vector(x, nothing, mask)
-
-
-def array_rule(result: Any = types.void) -> Any:
-    """Make a rule (see `emitted_by`) of ``emit(builder, *arguments)``; arrays are pointers to their first numbers."""
-
-    def make(emit: Any) -> Any:
-        def rule(*kinds: Any) -> Any:
-            taken = [types.float64 if isinstance(kind, types.Float) else types.intp for kind in kinds]
-            taken = [kind if isinstance(kind, types.Array) else one for kind, one in zip(kinds, taken, strict=True)]
-
-            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                data = list(args)
-                for place, kind in enumerate(signature.args):
-                    if isinstance(kind, types.Array):
-                        data[place] = context.make_array(kind)(context, builder, value=args[place]).data
-                found = emit(builder, *data)
-                return context.get_dummy_value() if result is types.void else found
-
-            return result(*taken), codegen
-
-        return rule
-
-    return make
 
 
 def _each_vector(builder: Any, n: Any, rows: Any, body: Any, *start: Any) -> list[Any]:
@@ -84,18 +56,15 @@ def _each_vector(builder: Any, n: Any, rows: Any, body: Any, *start: Any) -> lis
 
 
 def _sums(tile: Any, builder: Any, n: Any, x: Any, y: Any, factors: Any = None) -> None:
-    """Emit the sums of a tile, its last line's factors in an array of their own if there is one.
-
-    `x` is (pointer, start, step, line): of vector q the numbers r are at start + q * step + r * line; `y` (pointer,
-    start, step).
-    """
+    """Emit the sums of a tile, its last line's factors in an array of their own if there is one."""
+    # `x` is (pointer, start, step, line): number r of vector q is at start + q * step + r * line; `y` without a line.
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
         column = builder.load(vector_at(builder, y[0], builder.add(y[1], builder.mul(q, y[2]))), align=8)
         first = builder.add(x[1], builder.mul(q, x[2]))
         lines = [builder.mul(x[3], ir.Constant(first.type, r)) for r in range(ROWS)]
-        rows = [_number(builder, x[0], builder.add(first, line)) for line in lines]
-        rows += [] if factors is None else [_number(builder, factors, q)]
+        rows = [emit_place(builder, x[0], builder.add(first, line)) for line in lines]
+        rows += [] if factors is None else [emit_place(builder, factors, q)]
         factor = (everywhere(builder, builder.load(row, align=8)) for row in rows)
         return [emit_add_product(builder, total, one, column) for total, one in zip(totals, factor, strict=True)]
 
@@ -121,10 +90,8 @@ def _edge_sums(builder, n, x, i, y, factors, width, out, o, line, stride):
 
 @emitted_by(_tile_sums)
 def add_tile(n, x, i, x_step, line, y, j, y_step, out, o, stride):
-    """Add to a tile the sums over q < n of x[i + q * x_step + r * line] y[j + q * y_step + c], r < ROWS, c < COLUMNS.
-
-    It begins at out[o], and its lines are `stride` apart. Arrays have two dimensions, and are flat here.
-    """
+    """Add to a tile sums over q < n of x[i + q * x_step + r * line] y[j + q * y_step + c], r < ROWS, c < COLUMNS."""
+    # It begins at out[o], and its lines are `stride` apart. Arrays have two dimensions, and are flat here.
     for r in range(ROWS):
         for c in range(COLUMNS):
             for q in range(n):
@@ -144,11 +111,9 @@ def _add_edge(n, x, i, y, factors, width, out, o, line, stride):
 
 @block_kernel
 def add_outer_products(n, R, x, y, factors, out):
-    """Add sums over the first n rows of x and y (m, W), and numbers of factors (m,), to out (S + 1, S).
-
-    The lower triangle of out[:R, :R] gains the outer products x[q] y[q]', the last line factors[q] y[q]. S is `padded`
-    R and W at least that. Other numbers of `out` change, too.
-    """
+    """Add sums over the first n rows of x and y (m, W), and numbers of factors (m,), to out (S + 1, S)."""
+    # The lower triangle of out[:R, :R] gains the outer products x[q] y[q]', the last line factors[q] y[q]. S is
+    # `padded` R and W at least that. Other numbers of `out` change, too.
     width, stride = y.shape[1], out.shape[1]
     for b in range(0, R, COLUMNS):
         _add_edge(n, x, b, y, factors, width, out, b * stride + b, stride * stride + b, stride)
@@ -178,7 +143,7 @@ def _prefetch(builder, x, i):
     byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    place = builder.bitcast(_number(builder, x, i), byte)
+    place = builder.bitcast(emit_place(builder, x, i), byte)
     builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 2, 1))])  # to read, second level, data
 
 
@@ -281,27 +246,100 @@ def _add_transposed(x, y, out):
                 add_row(out, f * S, y, q * S, x[q, f], S)
 
 
-def _in_vectors(narrow: np.ndarray) -> np.ndarray:
-    """The matrix with zeros up to whole vectors of columns."""
-    n, D = narrow.shape
-    if padded(D) == D:
-        return np.ascontiguousarray(narrow, dtype=np.float64)
-    whole = np.zeros((n, padded(D)))
-    whole[:, :D] = narrow
-    return whole
+def _narrow_product(add: Any, n: int, x: np.ndarray, narrow: np.ndarray) -> np.ndarray:
+    """What `add` gives of x and of (F, D) with zeros up to whole vectors of columns, without these: (n, D)."""
+    D = narrow.shape[1]
+    y = np.ascontiguousarray(np.pad(narrow, [(0, 0), (0, padded(D) - D)]), dtype=np.float64)
+    out = np.zeros((n, y.shape[1]))
+    add(x, y, out)
+    return out[:, :D]
 
 
 def times_narrow(x: np.ndarray, narrow: np.ndarray) -> np.ndarray:
     """The product of a C-contiguous x (n, F) with (F, D): (n, D)."""
-    y = _in_vectors(narrow)
-    out = np.zeros((len(x), y.shape[1]))
-    _add_times(x, y, out)
-    return out[:, : narrow.shape[1]]
+    return _narrow_product(_add_times, len(x), x, narrow)
 
 
 def transposed_times_narrow(x: np.ndarray, narrow: np.ndarray) -> np.ndarray:
     """The product of the transpose of a C-contiguous x (n, F) with (n, D): (F, D)."""
-    y = _in_vectors(narrow)
-    out = np.zeros((x.shape[1], y.shape[1]))
-    _add_transposed(x, y, out)
-    return out[:, : narrow.shape[1]]
+    return _narrow_product(_add_transposed, x.shape[1], x, narrow)
+
+
+# Sums of products of rows of many draws, and means over the draws: the inner loops of predictions.
+#
+# A row of the table is padded with zeros to whole vectors and starts on a cache line (see
+# `tensorcep.kernels.slots.lane_zeros`), so that no number is worked on alone and no load straddles two lines.
+
+# Points whose sums are added up at a time, so that they stay in the processor's nearest cache.
+TOGETHER = 512
+
+
+@array_rule(types.float64)
+def _sum_of_products(builder, table, a, b, c, n):
+    def body(totals, *places):
+        x, y, z = (builder.load(place, align=8) for place in places)
+        return [builder.fadd(totals[0], emit_product(builder, emit_product(builder, x, y), z), flags=FLAGS)]
+
+    nothing = ir.Constant(VECTOR, [0.0] * COLUMNS)
+    (total,) = _each_vector(builder, n, [(table, start) for start in (a, b, c)], body, nothing)
+    kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), VECTOR])
+    add_up = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{COLUMNS}f64")
+    return builder.call(add_up, [ir.Constant(ir.DoubleType(), 0.0), total], fastmath=FLAGS)
+
+
+@emitted_by(_sum_of_products)
+def sum_of_products(table, a, b, c, n):
+    """Return the sum over q < n, a multiple of COLUMNS, of table[a + q] table[b + q] table[c + q], table (m,)."""
+    total = 0.0
+    for q in range(n):
+        total += table[a + q] * table[b + q] * table[c + q]
+    return total
+
+
+@block_kernel
+def sums_at_cells(draws, used, rows, table, f):
+    """f[s, n] = sum over columns of the product of K rows of draw s, draws (S, n_rows, R), at the cells rows (n, K)."""
+    # The rows `used` (u,) of a draw are copied to `table` (u + 2, W), which stays in the cache for all cells; `rows`
+    # are places in `used`. Below them lie a row of ones and one of work space; what pads the columns is 0.
+    S, R = draws.shape[0], draws.shape[2]
+    n, K = rows.shape
+    ones, work, W = len(used), len(used) + 1, table.shape[1]
+    flat = table.reshape(table.size)
+    for s in range(S):
+        for i in range(len(used)):
+            row = draws[s, used[i]]
+            for r in range(R):
+                table[i, r] = row[r]
+        for i in range(n):
+            a = rows[i, 0]
+            if K > 3:
+                for r in range(W):
+                    table[work, r] = table[a, r] * table[rows[i, 1], r]
+                for k in range(2, K - 2):
+                    for r in range(W):
+                        table[work, r] *= table[rows[i, k], r]
+                a = work
+            b = rows[i, K - 2] if K > 2 else ones
+            c = rows[i, K - 1] if K > 1 else ones
+            f[s, i] = sum_of_products(flat, a * W, b * W, c * W, W)
+
+
+@block_kernel
+def moments_over(values, mean, variance):
+    """Write mean and variance (n,) over the lines of values (S, n)."""
+    S, n = values.shape
+    for first in range(0, n, TOGETHER):
+        last = min(first + TOGETHER, n)
+        for i in range(first, last):
+            mean[i] = 0.0
+            variance[i] = 0.0
+        for s in range(S):
+            for i in range(first, last):
+                mean[i] += values[s, i]
+        for i in range(first, last):
+            mean[i] /= S
+        for s in range(S):
+            for i in range(first, last):
+                variance[i] += (values[s, i] - mean[i]) ** 2
+        for i in range(first, last):
+            variance[i] /= S

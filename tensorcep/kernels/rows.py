@@ -9,8 +9,6 @@ from tensorcep.core.random import normal, start_stream
 from tensorcep.kernels import lanes
 from tensorcep.kernels.slots import LANES, dot, subtract, tile_add, tile_in
 
-# Rows of arrays in lanes: gathered, scattered, and their moments and divergences.
-
 
 @block_kernel
 def arrange(first, last, source, order, out):
@@ -160,9 +158,6 @@ def row_divergences(first, last, rows, prior_Lam, prior_mean, out):
             for r in range(R):
                 total -= np.log(w[inv_diag + r, lane])
             out[block + lane] = total
-
-
-# Draws from the Gaussian distributions of many rows, given their natural parameters.
 
 
 @kernel

@@ -5,7 +5,8 @@ A *lane array* is C-contiguous, (slots, LANES), float64 or float32; slot s holds
 Every operation works in one lane array w: ``multiply(w, out, x, y, n)`` is out[q] = x[q] y[q] for the n slots from out,
 x and y on. An operand in another array is a pair of that array and its slot, as in ``copy(w, at.a, (Lam, 0), n)``.
 
-What stands below is the Python form of each operation; compiled kernels use that of `tensorcep.kernels.slots_rules`.
+What stands below is the Python form of each operation; compiled kernels use what its decorator emits instead
+(`tensorcep.kernels.slots_rules`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from numba.extending import overload
 from tensorcep.core.compile import emitted_by, inlined
 from tensorcep.kernels import slots_rules as rules
 
-LANES, PIVOT_FLOOR = rules.LANES, rules.PIVOT_FLOOR
+LANES, PIVOT_FLOOR, FLAGS = rules.LANES, rules.PIVOT_FLOOR, rules.FLAGS
 CACHE_LINE = 64
 
 
@@ -67,56 +68,56 @@ def _sum(w, x, y, n, lane):
     return total
 
 
-@emitted_by(rules.dot)
+@emitted_by(rules.with_dots(lambda b, dot, out: dot))
 def dot(w, out, x, y, n):
     """Slot out = sum over q < n of x[q] y[q]."""
     for lane in range(LANES):
         _put(w, out, 0, lane, _sum(w, x, y, n, lane))
 
 
-@emitted_by(rules.dot_add)
+@emitted_by(rules.with_dots(lambda b, dot, out: b.fadd(rules.emit_load(b, out), dot, flags=FLAGS)))
 def dot_add(w, out, x, y, n):
     """Slot out += sum over q < n of x[q] y[q]."""
     for lane in range(LANES):
         _put(w, out, 0, lane, _get(w, out, 0, lane) + _sum(w, x, y, n, lane))
 
 
-@emitted_by(rules.solve_step)
+@emitted_by(rules.with_dots(rules.solved))
 def solve_step(w, out, x, y, n, d):
     """Slot out = (out - sum of x[q] y[q]) * d: one step of a factorisation or a forward substitution."""
     for lane in range(LANES):
         _put(w, out, 0, lane, (_get(w, out, 0, lane) - _sum(w, x, y, n, lane)) * _get(w, d, 0, lane))
 
 
-@emitted_by(rules.neg_dot_scaled)
+@emitted_by(rules.with_dots(rules.negated))
 def neg_dot_scaled(w, out, x, y, n, d):
     """Slot out = -(sum of x[q] y[q]) * d: one element of an inverse triangle."""
     for lane in range(LANES):
         _put(w, out, 0, lane, -_sum(w, x, y, n, lane) * _get(w, d, 0, lane))
 
 
-@emitted_by(rules.dot_pair)
+@emitted_by(rules.with_dots(lambda b, dot, out: dot, 2))
 def dot_pair(w, o1, o2, x, y1, y2, n):
     """Slots o1, o2 = sum of x[q] y1[q], sum of x[q] y2[q]."""
     dot(w, o1, x, y1, n)
     dot(w, o2, x, y2, n)
 
 
-@emitted_by(rules.solve_pair)
+@emitted_by(rules.with_dots(rules.solved, 2))
 def solve_pair(w, o1, o2, x, y1, y2, n, d):
     """As `solve_step`, for (o1, y1) and (o2, y2)."""
     solve_step(w, o1, x, y1, n, d)
     solve_step(w, o2, x, y2, n, d)
 
 
-@emitted_by(rules.neg_pair)
+@emitted_by(rules.with_dots(rules.negated, 2))
 def neg_pair(w, o1, o2, x, y1, y2, n, d):
     """As `neg_dot_scaled`, for (o1, y1) and (o2, y2)."""
     neg_dot_scaled(w, o1, x, y1, n, d)
     neg_dot_scaled(w, o2, x, y2, n, d)
 
 
-@emitted_by(rules.pivot_step)
+@emitted_by(rules.rule_of(rules.emit_pivot, 2))
 def pivot_step(w, out, x, n, inv_root, ok):
     """p = out - sum of x[q]^2; inv_root = 1/sqrt(p). A lane whose p is not clearly positive gets 1, and ok = 0."""
     for lane in range(LANES):
@@ -128,7 +129,7 @@ def pivot_step(w, out, x, n, inv_root, ok):
             _put(w, ok, 0, lane, 0.0)
 
 
-@emitted_by(rules.axpy)
+@emitted_by(rules.elementwise(lambda b, x, y, c: rules.emit_add_product(b, x, c, y)))
 def axpy(w, out, x, y, n, factor):
     """out[q] = x[q] + factor * y[q] for q < n."""
     for lane in range(LANES):
@@ -137,7 +138,7 @@ def axpy(w, out, x, y, n, factor):
             _put(w, out, q, lane, _get(w, x, q, lane) + c * _get(w, y, q, lane))
 
 
-@emitted_by(rules.multiply)
+@emitted_by(rules.elementwise(lambda b, x, y: b.fmul(x, y, flags=FLAGS)))
 def multiply(w, out, x, y, n):
     """out[q] = x[q] * y[q] for q < n."""
     for lane in range(LANES):
@@ -145,7 +146,7 @@ def multiply(w, out, x, y, n):
             _put(w, out, q, lane, _get(w, x, q, lane) * _get(w, y, q, lane))
 
 
-@emitted_by(rules.subtract)
+@emitted_by(rules.elementwise(lambda b, x, y: b.fsub(x, y, flags=FLAGS)))
 def subtract(w, out, x, y, n):
     """out[q] = x[q] - y[q] for q < n."""
     for lane in range(LANES):
@@ -153,7 +154,7 @@ def subtract(w, out, x, y, n):
             _put(w, out, q, lane, _get(w, x, q, lane) - _get(w, y, q, lane))
 
 
-@emitted_by(rules.scale)
+@emitted_by(rules.elementwise(lambda b, x, c: b.fmul(c, x, flags=FLAGS), two=False))
 def scale(w, out, x, n, factor):
     """out[q] = factor * x[q] for q < n."""
     for lane in range(LANES):
@@ -162,7 +163,7 @@ def scale(w, out, x, n, factor):
             _put(w, out, q, lane, c * _get(w, x, q, lane))
 
 
-@emitted_by(rules.copy)
+@emitted_by(rules.elementwise(lambda b, x: x, two=False))
 def copy(w, out, x, n):
     """out[q] = x[q] for q < n."""
     for lane in range(LANES):
@@ -170,7 +171,7 @@ def copy(w, out, x, n):
             _put(w, out, q, lane, _get(w, x, q, lane))
 
 
-@emitted_by(rules.damp)
+@emitted_by(rules.elementwise(rules.damped))
 def damp(w, out, x, y, n, factor):
     """out[q] = x[q] + factor * (y[q] - x[q]) for q < n where factor > 0, else x[q] (y may then hold nan)."""
     for lane in range(LANES):

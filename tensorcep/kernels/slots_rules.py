@@ -1,4 +1,4 @@
-"""LLVM IR of the operations on slots: `tensorcep.kernels.slots` says what each of them does.
+"""LLVM IR of the operations on slots, and makers of their rules: `tensorcep.kernels.slots` says what each does.
 
 The operations run over consecutive slots: a dot product, whose sum stays in vector registers, and elementwise ones.
 They are IR because numba's loop vectoriser gives up on them: it cannot prove that the output does not overlap the
@@ -9,7 +9,7 @@ A rule gets the types of a call's arguments and gives its signature and what emi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -42,7 +42,7 @@ def _slot(context: Any, builder: Any, array_type: Any, array: Any, slot: Any) ->
     return builder.bitcast(place, ir.VectorType(data.type.pointee, LANES).as_pointer())
 
 
-def _load(builder: Any, pointer: Any) -> Any:
+def emit_load(builder: Any, pointer: Any) -> Any:
     """Load a slot as float64."""
     value = builder.load(pointer, align=4)
     return value if value.type == _VECTOR else builder.fpext(value, _VECTOR)
@@ -54,8 +54,9 @@ def _store(builder: Any, value: Any, pointer: Any) -> None:
     builder.store(value if stored == _VECTOR else builder.fptrunc(value, stored), pointer, align=4)
 
 
-def _at(builder: Any, pointer: Any, q: Any) -> Any:
-    return builder.gep(pointer, [q], inbounds=True)
+def emit_place(builder: Any, array: Any, q: Any) -> Any:
+    """Pointer to item q of a flat array."""
+    return builder.gep(array, [q], inbounds=True)
 
 
 def emit_add_product(builder: Any, x: Any, y: Any, z: Any) -> Any:
@@ -102,7 +103,7 @@ def _operand(context: Any, builder: Any, w: tuple[Any, Any], operand: tuple[Any,
     return _slot(context, builder, kind[0], array, context.cast(builder, slot, kind[1], types.intp))
 
 
-def _rule(emit: Emit, at: int) -> Callable[..., Any]:
+def rule_of(emit: Emit, at: int) -> Callable[..., Any]:
     """A rule for ``f(w, *operands)`` whose operand number `at` is the length; ``emit(builder, n, *pointers)``."""
 
     def rule(w: Any, *operands: Any) -> Any:
@@ -123,88 +124,68 @@ def _dots(builder: Any, n: Any, x: Any, *ys: Any) -> list[Any]:
     """Emit sum_q x[q] y[q] over n slots for every y, x loaded once; returns the vector values."""
 
     def body(q: Any, totals: list[Any]) -> list[Any]:
-        x_q = _load(builder, _at(builder, x, q))
-        loaded = [_load(builder, _at(builder, y, q)) for y in ys]
+        x_q = emit_load(builder, emit_place(builder, x, q))
+        loaded = [emit_load(builder, emit_place(builder, y, q)) for y in ys]
         return [emit_add_product(builder, total, x_q, y_q) for total, y_q in zip(totals, loaded, strict=True)]
 
     return emit_loop(builder, n, [_constant(0.0) for _ in ys], body)
 
 
-def _dot_then(result: Emit) -> Emit:
-    """Emit out = result(dot of x and y, out, d)."""
-
-    def emit(builder: Any, n: Any, out: Any, x: Any, y: Any, d: Any = None) -> None:
-        _store(builder, result(builder, _dots(builder, n, x, y)[0], out, d), out)
-
-    return emit
-
-
-def _pair_then(result: Emit) -> Emit:
-    """Emit `_dot_then` for two results that share the operand x."""
+def with_dots(result: Emit, sums: int = 1) -> Callable[..., Any]:
+    """A rule for out = result(dot of x and y, out, d), with or without d, or for two of them that share x."""
     # Loading x once for two sums is worth a quarter of the time: the loads, not the multiply-adds, are the limit.
 
-    def emit(builder: Any, n: Any, o1: Any, o2: Any, x: Any, y1: Any, y2: Any, d: Any = None) -> None:
-        for out, dot in zip((o1, o2), _dots(builder, n, x, y1, y2), strict=True):
-            _store(builder, result(builder, dot, out, d), out)
+    def emit(builder: Any, n: Any, *places: Any) -> None:
+        outs, (x, *ys), d = places[:sums], places[sums : 2 * sums + 1], places[2 * sums + 1 :]
+        for out, dot in zip(outs, _dots(builder, n, x, *ys), strict=True):
+            _store(builder, result(builder, dot, out, *d), out)
 
-    return emit
+    return rule_of(emit, 2 * sums + 1)
 
 
-def _elementwise(combine: Emit, *, two: bool = True, factor: bool = False) -> Callable[..., Any]:
+def elementwise(combine: Emit, *, two: bool = True) -> Callable[..., Any]:
     """A rule for out[q] = combine(x[q], y[q], factor) over n slots, with or without y and a factor."""
 
     def emit(builder: Any, n: Any, out: Any, x: Any, *others: Any) -> None:
         ys = others[:1] if two else ()
-        factors = [_load(builder, pointer) for pointer in others[len(ys) :]]
+        factors = [emit_load(builder, pointer) for pointer in others[len(ys) :]]
 
         def body(q: Any, totals: list[Any]) -> list[Any]:
-            values = [_load(builder, _at(builder, pointer, q)) for pointer in (x, *ys)]
-            _store(builder, combine(builder, *values, *factors), _at(builder, out, q))
+            values = [emit_load(builder, emit_place(builder, pointer, q)) for pointer in (x, *ys)]
+            _store(builder, combine(builder, *values, *factors), emit_place(builder, out, q))
             return totals
 
         emit_loop(builder, n, [], body)
 
-    return _rule(emit, 3 if two else 2)
+    return rule_of(emit, 3 if two else 2)
 
 
-def _solved(builder: Any, dot: Any, out: Any, d: Any) -> Any:
-    return builder.fmul(builder.fsub(_load(builder, out), dot, flags=FLAGS), _load(builder, d), flags=FLAGS)
+def solved(builder: Any, dot: Any, out: Any, d: Any) -> Any:
+    """Emit (out - dot) d."""
+    return builder.fmul(builder.fsub(emit_load(builder, out), dot, flags=FLAGS), emit_load(builder, d), flags=FLAGS)
 
 
-def _negated(builder: Any, dot: Any, out: Any, d: Any) -> Any:
-    return builder.fneg(builder.fmul(dot, _load(builder, d), flags=FLAGS))
+def negated(builder: Any, dot: Any, out: Any, d: Any) -> Any:
+    """Emit - dot d."""
+    return builder.fneg(builder.fmul(dot, emit_load(builder, d), flags=FLAGS))
 
 
-def _damped(builder: Any, x: Any, y: Any, c: Any) -> Any:
+def damped(builder: Any, x: Any, y: Any, c: Any) -> Any:
+    """Emit x + c (y - x) where c > 0, else x."""
     moved = emit_add_product(builder, x, c, builder.fsub(y, x, flags=FLAGS))
     return builder.select(builder.fcmp_ordered(">", c, _constant(0.0)), moved, x)
 
 
-def _emit_pivot(builder: Any, n: Any, out: Any, x: Any, inv_root: Any, ok: Any) -> None:
-    diagonal = _load(builder, out)
+def emit_pivot(builder: Any, n: Any, out: Any, x: Any, inv_root: Any, ok: Any) -> None:
+    """Emit the step of `tensorcep.kernels.slots.pivot_step`."""
+    diagonal = emit_load(builder, out)
     pivot = builder.fsub(diagonal, _dots(builder, n, x, x)[0], flags=FLAGS)
     good = builder.fcmp_ordered(">", pivot, builder.fmul(diagonal, _constant(PIVOT_FLOOR)))
     sqrt_type = ir.FunctionType(_VECTOR, [_VECTOR])
     sqrt = cgutils.get_or_insert_function(builder.module, sqrt_type, f"llvm.sqrt.v{LANES}f64")
     root = builder.call(sqrt, [builder.select(good, pivot, _constant(1.0))])
     _store(builder, builder.fdiv(_constant(1.0), root), inv_root)
-    _store(builder, builder.select(good, _load(builder, ok), _constant(0.0)), ok)
-
-
-dot = _rule(_dot_then(lambda b, dot, out, d: dot), 3)
-dot_add = _rule(_dot_then(lambda b, dot, out, d: b.fadd(_load(b, out), dot, flags=FLAGS)), 3)
-solve_step = _rule(_dot_then(_solved), 3)
-neg_dot_scaled = _rule(_dot_then(_negated), 3)
-dot_pair = _rule(_pair_then(lambda b, dot, out, d: dot), 5)
-solve_pair = _rule(_pair_then(_solved), 5)
-neg_pair = _rule(_pair_then(_negated), 5)
-pivot_step = _rule(_emit_pivot, 2)
-multiply = _elementwise(lambda b, x, y: b.fmul(x, y, flags=FLAGS))
-subtract = _elementwise(lambda b, x, y: b.fsub(x, y, flags=FLAGS))
-copy = _elementwise(lambda b, x: x, two=False)
-scale = _elementwise(lambda b, x, c: b.fmul(c, x, flags=FLAGS), two=False, factor=True)
-axpy = _elementwise(lambda b, x, y, c: emit_add_product(b, x, c, y), factor=True)
-damp = _elementwise(_damped, factor=True)
+    _store(builder, builder.select(good, emit_load(builder, ok), _constant(0.0)), ok)
 
 
 def _shuffle(builder: Any, a: Any, b: Any, mask: tuple[int, ...]) -> Any:
@@ -220,11 +201,10 @@ def _transpose(builder: Any, rows: list[Any]) -> list[Any]:
     return [_shuffle(builder, pair[0], pair[1], mask) for mask, pair in halves]
 
 
-def _tile_rows(context: Any, builder: Any, array_type: Any, array: Any, offsets: list[Any]) -> list[Any]:
+def _tiles(builder: Any, data: Any, offsets: Sequence[Any]) -> list[Any]:
     """Pointers to four numbers each, at flat offsets."""
-    data = context.make_array(array_type)(context, builder, value=array).data
     tile = ir.PointerType(ir.VectorType(data.type.pointee, 4))
-    return [builder.bitcast(builder.gep(data, [offset], inbounds=True), tile) for offset in offsets]
+    return [builder.bitcast(emit_place(builder, data, offset), tile) for offset in offsets]
 
 
 def _tile_slots(builder: Any, slot: Any, lane: Any) -> list[Any]:
@@ -233,32 +213,42 @@ def _tile_slots(builder: Any, slot: Any, lane: Any) -> list[Any]:
     return [builder.add(first, ir.Constant(first.type, LANES * j)) for j in range(4)]
 
 
-def tile_in(w: Any, o: Any, lane: Any, source: Any, f0: Any, f1: Any, f2: Any, f3: Any) -> Any:
+def array_rule(result: Any = types.void) -> Any:
+    """Make a rule (see `emitted_by`) of ``emit(builder, *arguments)``; arrays are pointers to their first numbers."""
+
+    def make(emit: Any) -> Any:
+        def rule(*kinds: Any) -> Any:
+            taken = [types.float64 if isinstance(kind, types.Float) else types.intp for kind in kinds]
+            taken = [kind if isinstance(kind, types.Array) else one for kind, one in zip(kinds, taken, strict=True)]
+
+            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                data = list(args)
+                for place, kind in enumerate(signature.args):
+                    if isinstance(kind, types.Array):
+                        data[place] = context.make_array(kind)(context, builder, value=args[place]).data
+                found = emit(builder, *data)
+                return context.get_dummy_value() if result is types.void else found
+
+            return result(*taken), codegen
+
+        return rule
+
+    return make
+
+
+@array_rule()
+def tile_in(builder, w, o, lane, source, *offsets):
     """The rule of `tensorcep.kernels.slots.tile_in`."""
-    signature = types.void(w, types.intp, types.intp, source, *(types.intp,) * 4)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        rows = _tile_rows(context, builder, source, args[3], list(args[4:]))
-        columns = _transpose(builder, [builder.load(row, align=8) for row in rows])
-        slots = _tile_rows(context, builder, w, args[0], _tile_slots(builder, args[1], args[2]))
-        for pointer, column in zip(slots, columns, strict=True):
-            builder.store(column, pointer, align=8)
-        return context.get_dummy_value()
-
-    return signature, codegen
+    columns = _transpose(builder, [builder.load(row, align=8) for row in _tiles(builder, source, offsets)])
+    for pointer, column in zip(_tiles(builder, w, _tile_slots(builder, o, lane)), columns, strict=True):
+        builder.store(column, pointer, align=8)
 
 
-def tile_add(total: Any, f0: Any, f1: Any, f2: Any, f3: Any, values: Any, o: Any, lane: Any) -> Any:
+@array_rule()
+def tile_add(builder, total, f0, f1, f2, f3, values, o, lane):
     """The rule of `tensorcep.kernels.slots.tile_add`."""
-    signature = types.void(total, *(types.intp,) * 4, values, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        slots = _tile_rows(context, builder, values, args[5], _tile_slots(builder, args[6], args[7]))
-        loaded = [builder.load(pointer, align=4) for pointer in slots]
-        loaded = [x if x.type == _TILE else builder.fpext(x, _TILE) for x in loaded]
-        rows = _tile_rows(context, builder, total, args[0], list(args[1:5]))
-        for pointer, numbers in zip(rows, _transpose(builder, loaded), strict=True):
-            builder.store(builder.fadd(builder.load(pointer, align=8), numbers), pointer, align=8)
-        return context.get_dummy_value()
-
-    return signature, codegen
+    loaded = [builder.load(pointer, align=4) for pointer in _tiles(builder, values, _tile_slots(builder, o, lane))]
+    loaded = [x if x.type == _TILE else builder.fpext(x, _TILE) for x in loaded]
+    rows = _tiles(builder, total, (f0, f1, f2, f3))
+    for pointer, numbers in zip(rows, _transpose(builder, loaded), strict=True):
+        builder.store(builder.fadd(builder.load(pointer, align=8), numbers), pointer, align=8)

@@ -150,8 +150,6 @@ def best_of_rows(first, last, scores, start, stop, left_out, best):
             best[i, p] = -1
 
 
-# A number that tells arrays of other bits from each other, at the speed of reading them.
-
 HALF, TURN, REST = np.uint64(32), np.uint64(29), np.uint64(35)
 
 
@@ -165,7 +163,8 @@ def _mix_word(state, word):
 
 @kernel
 def digest(words):
-    """64 bits that depend on every word (N,) uint64 and its place; in a plain sum two changed signs would cancel."""
+    """64 bits that depend on every word (N,) uint64 and its place, at the speed of reading them."""
+    # In a plain sum two changed signs would cancel.
     state = np.arange(1, 9).astype(np.uint64)
     whole = len(words) // 8 * 8
     for n in range(0, whole, 8):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba.core import types
 
 from tensorcep.core.compile import emitted_by, kernel
-
-# Newton's steps to a root that lies inside a bracket.
+from tensorcep.kernels.slots_rules import array_rule
 
 # A step longer than this share of the last one may be one of steps that go back and forth for ever.
 SHORTER = 0.6
@@ -17,11 +14,9 @@ SHORTER = 0.6
 
 @kernel
 def newton_or_middle(x, step, low, high, before, close):
-    """Return the next guess of a root between `low` and `high`, and how far that goes, which is the next `before`.
-
-    It is x + step where the step is no longer than `close`, or ends inside and goes much less far than the last guess
-    did; else the middle. Begin with twice the length of the bracket for `before`.
-    """
+    """Return the next guess of a root between `low` and `high`, and how far that goes, which is the next `before`."""
+    # It is x + step where the step is no longer than `close`, or ends inside and goes much less far than the last guess
+    # did; else the middle. Begin with twice the length of the bracket for `before`.
     length = abs(step)
     if length <= close or (low <= x + step <= high and length < SHORTER * before):
         return x + step, length
@@ -85,75 +80,30 @@ INV_SQRT_2PI = 0.39894228040143267794
 
 # (e^r - 1 - r) / r^2 on |r| <= ln(2) / 2, error 1e-18.
 _EXP = (
-    0.5,
-    0.1666666666666667,
-    0.04166666666666668,
-    0.008333333333326112,
-    0.0013888888888879043,
-    0.00019841269874902947,
-    2.480158733652737e-05,
-    2.755725529609744e-06,
-    2.7557263188176176e-07,
-    2.5105260230519278e-08,
-    2.091817130916585e-09,
-)
+    0.5, 0.1666666666666667, 0.04166666666666668, 0.008333333333326112, 0.0013888888888879043, 0.00019841269874902947,
+    2.480158733652737e-05, 2.755725529609744e-06, 2.7557263188176176e-07, 2.5105260230519278e-08, 2.091817130916585e-09,
+)  # fmt: skip
 
 # (atanh(s) / s - 1) / s^2 in s^2 on |s| <= 1/3, error 5e-18 of atanh(s) / s.
 _ATANH = (
-    0.3333333333333333,
-    0.20000000000007456,
-    0.1428571428351453,
-    0.11111111362409382,
-    0.09090894546491375,
-    0.07692789505129312,
-    0.06657003641335145,
-    0.060011469977136564,
-    0.04397433369474833,
-    0.08087903454072548,
-)
+    0.3333333333333333, 0.20000000000007456, 0.1428571428351453, 0.11111111362409382, 0.09090894546491375,
+    0.07692789505129312, 0.06657003641335145, 0.060011469977136564, 0.04397433369474833, 0.08087903454072548,
+)  # fmt: skip
 
 # (x + 4) (phi(x) / Phi(-x) - x) in t = (x - 4) / (x + 4), 0 <= x < infinity, relative error 4e-17.
 MILLS_CENTRE = 4.0
 _MILLS = (
-    1.8048571559157687,
-    -1.1822045015192792,
-    0.40195670380623527,
-    0.06751792792276659,
-    -0.13822449147915367,
-    0.03370366765351547,
-    0.031656527489777486,
-    -0.02080045431159896,
-    -0.004488589890605869,
-    0.007961411150203152,
-    -0.00037358596952200143,
-    -0.00248579224219354,
-    0.0005948559918031812,
-    0.0006654957847153117,
-    -0.0002892918027857523,
-    -0.0001503312905080569,
-    0.00010488754870985674,
-    2.5598410718239395e-05,
-    -3.170859414881326e-05,
-    -1.4565187827615587e-06,
-    8.114172816411628e-06,
-    -1.1267471643798478e-06,
-    -1.6905634592427578e-06,
-    5.605918542801535e-07,
-    2.5569143808187903e-07,
-    -1.3529413081994808e-07,
-    -2.071114283078507e-08,
+    1.8048571559157687, -1.1822045015192792, 0.40195670380623527, 0.06751792792276659, -0.13822449147915367,
+    0.03370366765351547, 0.031656527489777486, -0.02080045431159896, -0.004488589890605869, 0.007961411150203152,
+    -0.00037358596952200143, -0.00248579224219354, 0.0005948559918031812, 0.0006654957847153117, -0.0002892918027857523,
+    -0.0001503312905080569, 0.00010488754870985674, 2.5598410718239395e-05, -3.170859414881326e-05,
+    -1.4565187827615587e-06, 8.114172816411628e-06, -1.1267471643798478e-06, -1.6905634592427578e-06,
+    5.605918542801535e-07, 2.5569143808187903e-07, -1.3529413081994808e-07, -2.071114283078507e-08,
     1.4804154022563544e-08,
-)
+)  # fmt: skip
 
 
-def _fma(a: Any, b: Any, c: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.fma(*values)
-
-    return types.float64(types.float64, types.float64, types.float64), codegen
-
-
-@emitted_by(_fma, checkable=False)
+@emitted_by(array_rule(types.float64)(lambda builder, *factors: builder.fma(*factors)), checkable=False)
 def fma(a, b, c):
     """Return a * b + c of three float64 with one rounding, whatever the fast-math flags are (as Python with two)."""
     return a * b + c
@@ -252,10 +202,8 @@ def logistic(x):
 
 @kernel
 def mills_excess(x):
-    """Return phi(x) / Phi(-x) - x for x >= 0: positive, falling from sqrt(2 / pi) like 1 / x.
-
-    Adding x gives the inverse Mills ratio without cancellation; sqrt(2 / pi) over that ratio is erfcx(x / sqrt(2)).
-    """
+    """Return phi(x) / Phi(-x) - x for x >= 0: positive, falling from sqrt(2 / pi) like 1 / x."""
+    # Adding x gives the inverse Mills ratio without cancellation; sqrt(2 / pi) over that ratio is erfcx(x / sqrt(2)).
     scale = 1.0 / (x + MILLS_CENTRE)
     t = (x - MILLS_CENTRE) * scale
     t2 = t * t
@@ -278,10 +226,8 @@ def upper_tail(x, bell):
 
 @kernel
 def normal_cdf_parts(z, log_cdf, ratio):
-    """Write log Phi(z) and r = phi(z) / Phi(z), and replace z by z + r, over arrays; all keep full relative accuracy.
-
-    Both arms of every choice are worked out first, so that the compiler selects instead of branching.
-    """
+    """Write log Phi(z), r = phi(z) / Phi(z), and z + r in place of z, over arrays; all keep full relative accuracy."""
+    # Both arms of every choice are worked out first, so that the compiler selects instead of branching.
     for n in range(z.shape[0]):
         x = abs(z[n])
         excess = mills_excess(x)

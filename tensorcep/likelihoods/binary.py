@@ -20,7 +20,7 @@ from tensorcep.core.checks import check_fraction, check_values, check_zero_one
 from tensorcep.core.compile import block_kernel, kernel
 from tensorcep.core.random import start_stream, truncated_normal
 from tensorcep.kernels import special
-from tensorcep.kernels.products import TOGETHER
+from tensorcep.kernels.rank_update import TOGETHER
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, REACH, TINY, exp, log, normal_cdf_parts, upper_tail
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned, log_density

@@ -15,7 +15,7 @@ from scipy.special import boxcox, inv_boxcox, ndtr, ndtri
 
 from tensorcep.core.checks import check_fraction, check_values, fail_value
 from tensorcep.core.compile import kernel
-from tensorcep.kernels.products import moments_over
+from tensorcep.kernels.rank_update import moments_over
 from tensorcep.kernels.special import INV_SQRT_2PI, LOG_SQRT_2PI, exp, log, newton_or_middle, upper_tail
 from tensorcep.likelihoods.base import Augmentation, Likelihood, aligned
 from tensorcep.likelihoods.parameters.base import NoisePrecision

@@ -24,7 +24,7 @@ from scipy.special import expit
 from tensorcep.core.compile import block_kernel, kernel
 from tensorcep.core.random import start_stream
 from tensorcep.kernels.polya_gamma import draw_pg, pg_expected
-from tensorcep.kernels.products import TOGETHER
+from tensorcep.kernels.rank_update import TOGETHER
 from tensorcep.kernels.slots import LANES
 from tensorcep.kernels.special import GAUSS_STEP, LOG_SQRT_2PI, REACH, TINY, count_nodes, exp, log, log1p_unit
 from tensorcep.likelihoods.base import Augmentation, aligned

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
 from tensorcep.core import compile as compiler
-from tensorcep.core.compile import address_of, call_loglik, call_tilted, call_tilted2, kernel
+from tensorcep.core.compile import address_of, call_at, kernel
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import AnyMethod, Method, Sweep
 from tensorcep.ep.sites import cavity, damp, log_integral, site_from_tilted
@@ -137,14 +137,14 @@ def laplace_modes(address, size, mode, work):
     y, m, v, theta = work.y[:size], work.m[:size], work.v[:size], work.theta
     value, d1, d2 = work.logz[:size], work.alpha[:size], work.beta[:size]
     low, high, before = work.alpha2, work.beta2, work.rest
-    call_loglik(address, y, m, theta, value, d1, d2)
+    call_at(address, y, m, theta, value, d1, d2)
     for j in range(size):
         bound = m[j] + v[j] * d1[j]
         low[j], high[j] = min(m[j], bound), max(m[j], bound)
         before[j] = 2.0 * (high[j] - low[j])
         mode[j] = min(max(mode[j], low[j]), high[j])
     for _ in range(MAX_NEWTON):
-        call_loglik(address, y, mode, theta, value, d1, d2)
+        call_at(address, y, mode, theta, value, d1, d2)
         worst = 0.0
         for j in range(size):
             excess = mode[j] - m[j] - v[j] * d1[j]
@@ -159,7 +159,7 @@ def laplace_modes(address, size, mode, work):
             mode[j] = new
         if worst < NEWTON_TOL:
             break
-    call_loglik(address, y, mode, theta, value, d1, d2)
+    call_at(address, y, mode, theta, value, d1, d2)
     for j in range(size):
         d2[j] = -d2[j]
 
@@ -181,7 +181,7 @@ def _row_moments(begin, end, rows, mean, var, messages, rule, work):
         laplace_modes(rule.address, size, messages.mode[begin:end], work)
         return
     y, m, v = work.y[:size], work.m[:size], work.v[:size]
-    call_tilted(rule.address, y, m, v, work.theta, work.logz[:size], work.alpha[:size], work.beta[:size])
+    call_at(rule.address, y, m, v, work.theta, work.logz[:size], work.alpha[:size], work.beta[:size])
 
 
 @kernel
@@ -242,9 +242,9 @@ def conditional_sweep(first, last, rows, mean, var, messages, rule, sums, work):
             logz, alpha, beta = work.logz[:size], work.alpha[:size], work.beta[:size]
             alpha2, beta2 = work.alpha2[:size], work.beta2[:size]
             if rule.second:
-                call_tilted2(rule.address, y, m, v, theta, logz, alpha, beta, alpha2, beta2)
+                call_at(rule.address, y, m, v, theta, logz, alpha, beta, alpha2, beta2)
             else:
-                call_tilted(rule.address, y, m, v, theta, logz, alpha, beta)
+                call_at(rule.address, y, m, v, theta, logz, alpha, beta)
             for j in range(size):
                 at = at0 + j
                 d, x = rows.column[at], rows.value[at]

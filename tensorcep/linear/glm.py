@@ -24,7 +24,7 @@ from tensorcep.core.loop import AnyMethod, Run, run
 from tensorcep.core.persist.models import write_attributes
 from tensorcep.core.settings import ScoresUnmasked, TakesMethod
 from tensorcep.entries.tables import as_numbers, as_targets
-from tensorcep.ep.gaussian import Functions, GaussianEP, functions_of
+from tensorcep.ep.gaussian import Functions, GaussianEP
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.linear.factorised import FACTORISED
@@ -550,7 +550,9 @@ class BayesPointMachine(FeatureClassifier):
             about |= {"_cov": result.cov, "coef_": result.mean[None, :d]}
             of_ones = result.mean[d:]
         else:
-            dual, cov = functions_of(result, variance)
+            tau = result.sites.tau  # of f at the training points, in units of the prior variance
+            dual = variance * (result.sites.nu - tau * result.mean)
+            cov = variance * (np.diag(tau) - tau[:, None] * result.cov * tau) * variance
             about |= {"_cov": cov, "_X_fit": X, "dual_coef_": dual[None]}
             of_ones = dual[None].sum(axis=1)
             if self.kernel == "linear":

@@ -19,7 +19,7 @@ from sklearn.utils.validation import indexable
 
 from tensorcep import metrics
 from tensorcep.core.checks import check_choice, check_fraction, check_not_empty, fail_value
-from tensorcep.core.cluster import cluster_of
+from tensorcep.core.cluster import Cluster
 from tensorcep.core.fitted import Fitted, Predictive
 from tensorcep.core.settings import Settings
 from tensorcep.cp.estimators.base import BaseCP, spec_of
@@ -117,7 +117,7 @@ def compare(
     models = {name: with_method(estimator, own).set_params(**params.get(name, {})) for name, own in chosen.items()}
     if client is not None and isinstance(data, HeldOutPoints):
         fail_value(f"client= is for models of tensors and matrices; {type(estimator).__name__} is fitted here.")
-    cluster = cluster_of(client)
+    cluster = None if client is None else Cluster(client)
     held: Any = data if cluster is None else cluster.put(data)
     calls = [(model, held, coverage) for model in models.values()]
     if cluster is None:

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value
-from tensorcep.core.cluster import cluster_of
+from tensorcep.core.cluster import Cluster
 from tensorcep.factor_models.base import FactorModel
 from tensorcep.model_selection.compare import cells_of_matrices
 
@@ -117,7 +117,7 @@ def replicability(
             halves = zip(*(one.train_test_split(0.5, rng) for one in cells.matrices), strict=True)
             entries += [cells.given(list(half)) for half in halves]
     models = [clone(model).set_params(random_state=int(rng.integers(2**31))) for _ in entries]
-    cluster = cluster_of(client)
+    cluster = None if client is None else Cluster(client)
     if cluster is None:
         fits = [_fitted(*call) for call in zip(models, entries, strict=True)]
     else:

@@ -20,7 +20,7 @@ from sklearn.model_selection import KFold, check_cv
 from tqdm.auto import tqdm
 
 from tensorcep.core.checks import check_choice, check_int, check_random_state, fail_value, warn_user
-from tensorcep.core.cluster import Cluster, cluster_of
+from tensorcep.core.cluster import Cluster
 from tensorcep.core.executor import n_threads
 from tensorcep.cp.estimators.base import BaseCP, spec_of
 from tensorcep.cp.fit.outcome import STOPPED
@@ -215,7 +215,8 @@ def select_rank(
     patience = len(tried) if patience is None else check_int("patience", patience)
     n_workers, split = n_threads(n_jobs), partial(folds_of, cv, random_state=random_state)
     data = CellFolds.of(estimator, X, split) if of_matrices else EntryFolds.of(estimator, X, y, split)
-    scores, seconds = scores_of(data, tried, patience, n_workers, bool(verbose), cluster_of(client))
+    cluster = None if client is None else Cluster(client)
+    scores, seconds = scores_of(data, tried, patience, n_workers, bool(verbose), cluster)
     tried = tried[: len(scores)]
     (loss, error), means = losses(scores), scores.mean(axis=1)
     best = int(np.argmax(means))

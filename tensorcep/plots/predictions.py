@@ -217,7 +217,7 @@ def plot_predictions(
         checks.fail_value("sd is needed where no intervals are given; pass one of the two.")
     else:
         _, sd = checks.check_vectors(y=y, sd=sd)
-        half = ndtri(0.5 + 0.5 * coverage) * checks.check_positive("sd", sd)
+        half = ndtri(0.5 + 0.5 * coverage) * checks.check_all("sd", sd, sd > 0.0, "be > 0")
         lower, upper = mean - half, mean + half
     n_bars = min(checks.check_int("n_bars", n_bars, 0), y.size)
     ax = axes_of(ax)

@@ -7,10 +7,9 @@ import gc
 
 import numpy as np
 import pytest
-from numba.core.compiler import Flags
 from numba.core.registry import cpu_target
 
-from tensorcep.core.compile import AS_PYTHON, KernelFlags, block_kernel, hold_cycles, keep_signatures, kernel
+from tensorcep.core.compile import AS_PYTHON, block_kernel, hold_cycles, keep_signatures, kernel
 
 pytestmark = pytest.mark.skipif(AS_PYTHON, reason="asks what is compiled")
 
@@ -45,17 +44,6 @@ def test_operators_mean_what_they_mean_in_python():
     x = np.array([3.0, 1.0])
     for a, b in ((7, 2), (7.0, 2), (7, 2.5), (True, 3)):
         assert smallest(x, a, b) == smallest.py_func(x, a, b)
-
-
-def test_flags_are_equal_as_those_of_numba_are():
-    flags, same, other, numba_own = KernelFlags(), KernelFlags(), KernelFlags(), Flags()
-    same.nrt, flags.nrt, other.nrt = True, True, False
-    assert flags == same == flags.copy()
-    assert flags != other == numba_own  # a default that is set is a default
-    assert numba_own == other
-    assert flags != "nrt"
-    assert len({hash(each) for each in (flags, same, other, numba_own)}) == 1
-    assert type(flags.copy()) is KernelFlags
 
 
 def test_signatures_are_kept_while_a_kernel_compiles_alone():

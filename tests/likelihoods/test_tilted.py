@@ -13,7 +13,7 @@ from helpers.likelihood_cases import CASES
 from oracles import tilted as oracle
 from scipy.special import gammaln, logsumexp
 
-from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_tilted, kernel
+from tensorcep.core.compile import LOGLIK_SIGNATURE, TILTED_SIGNATURE, address_of, call_at, kernel
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.base import tilted_moments
 
@@ -215,7 +215,7 @@ def test_tilted_logit_far_tail_is_the_exponential():
 
 @kernel
 def _through_address(address, y, m, v, theta, logz, alpha, beta):
-    call_tilted(address, y, m, v, theta, logz, alpha, beta)
+    call_at(address, y, m, v, theta, logz, alpha, beta)
 
 
 @EVERY

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_file, fail_value, reason_of
 
-# Files: writing so that no reader ever sees half of one, and archives of arrays with a JSON header.
-
 try:
     import fcntl
 except ImportError:  # on Windows, where a file that is open cannot be removed anyway
@@ -41,13 +39,11 @@ OLD_SECONDS = 1.0
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Yield a binary handle whose content appears under `path` only when the block ends without an exception.
-
-    The content goes to a temporary name in the same folder, which then replaces `path` in one step; after any
-    exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was. A file
-    has the permissions of the earlier one, or those of the user's umask. What a killed process left of an earlier try
-    is removed. A link is followed, and something that is not a plain file (a pipe, a device) is written to directly.
-    """
+    """Yield a binary handle whose content appears under `path` only when the block ends without an exception."""
+    # The content goes to a temporary name in the same folder, which then replaces `path` in one step; after any
+    # exception, KeyboardInterrupt included, the temporary file is gone and an earlier file at `path` is as it was. A
+    # file has the permissions of the earlier one, or those of the user's umask. What a killed process left of an
+    # earlier try is removed. A link is followed, and what is no plain file (a pipe, a device) is written to directly.
     target = os.path.realpath(os.fspath(path))
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
@@ -161,7 +157,17 @@ def read_archive(path: Path, kind: str, version: int) -> tuple[dict[str, Any], d
             if not is_zip:
                 raise ValueError(f"'{text}' is not a {kind} file; check the path.") from None
             raise ValueError(f"'{text}' is truncated or damaged ({reason_of(error)}); write it again.") from None
-    header = _check_header(text, _json(arrays.pop(HEADER, None)), kind, version)
+    header = _json(arrays.pop(HEADER, None))
+    found, of = (header.get("kind"), header.get("version")) if isinstance(header, dict) else (None, None)
+    if not isinstance(found, str) or not re.fullmatch(r"[\w.]{1,80}", found) or not isinstance(of, int):
+        fail_value(f"'{text}' is not a {kind} file: it has no tensorcep header; check the path.")
+    if found != kind:
+        fail_value(f"'{text}' is a {found} file, not a {kind} file; check the path.")
+    if of > version:
+        newer = f"newer than the {version} that this tensorcep reads; update tensorcep."
+        fail_value(f"'{text}' has format version {of}, {newer}")
+    if isinstance(of, bool) or of < 1:
+        fail_value(f"'{text}' has format version {of!r}, which does not exist; write it again.")
     if CHECKSUM in header and header[CHECKSUM] != _checksum(header, arrays):
         fail_value(f"'{text}' was changed after it was written (its checksum is another); write it again.")
     return header, arrays
@@ -191,20 +197,6 @@ def _few(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_NAMES:
         fail_value(f"there are {len(pairs)} names")
     return dict(pairs)
-
-
-def _check_header(path: str, header: Any, kind: str, version: int) -> dict[str, Any]:
-    found, of = (header.get("kind"), header.get("version")) if isinstance(header, dict) else (None, None)
-    if not isinstance(found, str) or not re.fullmatch(r"[\w.]{1,80}", found) or not isinstance(of, int):
-        fail_value(f"'{path}' is not a {kind} file: it has no tensorcep header; check the path.")
-    if found != kind:
-        fail_value(f"'{path}' is a {found} file, not a {kind} file; check the path.")
-    if of > version:
-        newer = f"newer than the {version} that this tensorcep reads; update tensorcep."
-        fail_value(f"'{path}' has format version {of}, {newer}")
-    if isinstance(of, bool) or of < 1:
-        fail_value(f"'{path}' has format version {of!r}, which does not exist; write it again.")
-    return dict(header)
 
 
 # Arrays of an .npz archive that nobody vouches for: what a member promises is compared with what it holds first.

@@ -23,7 +23,6 @@ VERSION = 2
 # What files of factor models said they were under format version 1, which is not read.
 FACTOR_KIND = "tensorcep.factor_model"
 
-Arrays = dict[str, np.ndarray]
 # What readers raise where a file makes no sense.
 UNREADABLE = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError)
 
@@ -35,7 +34,7 @@ class StoredModel(NamedTuple):
     class_name: str
     params: dict[str, Any]
     header: dict[str, Any]
-    arrays: Arrays
+    arrays: dict[str, np.ndarray]
 
 
 Reader = Callable[[StoredModel], Any]
@@ -59,10 +58,9 @@ def write_model(path: Path, model: Any, fitted: Any, extra: Mapping[str, Any] | 
         model._check_parameters()
         read(StoredModel(os.fspath(path), again["class"], again["params"], again, views))
     except UNREADABLE as error:
-        raise ValueError(
-            f"the model cannot be saved to '{os.fspath(path)}', since its file could not be loaded "
-            f"({reason_of(error)}); nothing was written: keep the fitted model and report this."
-        ) from None
+        why = f"since its file could not be loaded ({reason_of(error)}); nothing was written"
+        told = f"the model cannot be saved to '{os.fspath(path)}', {why}: keep the fitted model and report this."
+        raise ValueError(told) from None
     write_archive(path, KIND, VERSION, header, arrays)
 
 
@@ -71,27 +69,21 @@ def open_model(path: str | os.PathLike[str]) -> StoredModel:
     kind = FACTOR_KIND if archive_kind(path) == FACTOR_KIND else KIND
     header, arrays = read_archive(path, kind, VERSION)
     if header["version"] < VERSION:
-        fail_value(
-            f"'{os.fspath(path)}' holds a model of format version {header['version']}, which this tensorcep does not "
-            f"read, only version {VERSION}; fit the model again and save it."
-        )
+        holds = f"holds a model of format version {header['version']}, which this tensorcep does not read"
+        fail_value(f"'{os.fspath(path)}' {holds}, only version {VERSION}; fit the model again and save it.")
     with complete(path):
         class_name, params = read_as(str, header["class"], "class"), dict(header["params"])
         return StoredModel(os.fspath(path), class_name, params, header, arrays)
 
 
-def parameters(stored: StoredModel, records: Mapping[str, type]) -> dict[str, Any]:
-    """The parameters of a saved model; `records` are the dataclasses that they may be, by name."""
-    return {name: _parameter(value, records) for name, value in stored.params.items()}
-
-
-def _parameter(value: Any, records: Mapping[str, type]) -> Any:
+def read_parameter(value: Any, records: Mapping[str, type]) -> Any:
+    """A parameter of a saved model; `records` are the dataclasses that it may be, by name."""
     if isinstance(value, list):
         return tuple(value)
     if isinstance(value, dict) and RECORD in value:
-        fields = {name: _parameter(item, records) for name, item in value.items() if name != RECORD}
+        fields = {name: read_parameter(item, records) for name, item in value.items() if name != RECORD}
         return records[value[RECORD]](**fields)
-    return {name: _parameter(item, records) for name, item in value.items()} if isinstance(value, dict) else value
+    return {name: read_parameter(item, records) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 @contextlib.contextmanager

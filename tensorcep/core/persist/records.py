@@ -32,9 +32,11 @@ class Sized(NamedTuple):
 
 def tree_of(value: Any, records: bool = True) -> Any:
     """A value as a tree, or a TypeError; of parameters, which may be dataclasses, without `records` of arrays."""
+    names = value._fields if records and hasattr(value, "_fields") else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {RECORD: type(value).__name__, **{name: tree_of(item, records) for name, item in fields.items()}}
+        names = [field.name for field in dataclasses.fields(value)]
+    if names is not None:
+        return {RECORD: type(value).__name__, **{name: tree_of(getattr(value, name), records) for name in names}}
     if type(value) in (tuple, list):
         return [tree_of(item, records) for item in value]
     if isinstance(value, dict) and (records or all(isinstance(key, str) for key in value)):
@@ -45,8 +47,6 @@ def tree_of(value: Any, records: bool = True) -> Any:
         return value.item()
     if records and isinstance(value, np.ndarray):
         return value
-    if records and hasattr(value, "_fields"):
-        return {RECORD: type(value).__name__, **{name: tree_of(getattr(value, name)) for name in value._fields}}
     if records and sparse.issparse(value):
         csr = sparse.csr_array(value)
         parts = {name: getattr(csr, name) for name in ("data", "indices", "indptr")}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tensorcep.core.compile import block_kernel, call_clamped, call_message, call_tilted, inlined
+from tensorcep.core.compile import block_kernel, call_at, inlined
 from tensorcep.core.executor import Pass
 from tensorcep.cp.messages.cavities import (
     PASS_SUMS,
@@ -191,7 +191,7 @@ def observe(rule, w, at):
         w[at.pull, lane] = w[at.theta, lane] * w[at.y, lane]
     if rule.side == 0.0:
         return
-    call_tilted(rule.tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
+    call_at(rule.tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     for lane in range(LANES):
         m, v, alpha, beta = w[at.f_mean, lane], w[at.f_var, lane], w[at.alpha, lane], w[at.beta, lane]
         if rule.side * w[at.y, lane] <= 0.0:
@@ -221,7 +221,7 @@ def prepare(k, columns, rule, K, R, w, at):
     """z and Z2 of mode k; for the Gaussian, of f what its message and, with the last mode, the noise need."""
     structured = columns.z.shape[2] > 0
     if structured:
-        call_clamped(rule.clamped, k, columns, rule.gaussian, rule.side != 0.0, rule.order, R, w, at)
+        call_at(rule.clamped, k, columns, rule.gaussian, rule.side != 0.0, rule.order, R, w, at)
     else:
         products_of_others(k, K, R, w, at)
     copy(w, at.site_ok, at.ok, 1)
@@ -266,7 +266,7 @@ def first_order(tilted, positive, S, m, R, w, at):
     axpy(w, at.f_mean, at.f_mean, at.offset, 1, at.one)
     axpy(w, at.f_mean, at.f_mean, at.known, 1, at.one)
     trace_product(w, at.Z2, S, at.f_var, R)
-    call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
+    call_at(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     counted_spread(positive, w, at)
     for lane in range(LANES):
         w[at.spread, lane] *= w[at.alpha, lane] ** 2
@@ -341,7 +341,7 @@ def _differentiate(tilted, w, at):
             for lane in range(LANES):
                 at_m[lane] = f_mean[lane] + i * h_m[lane]
                 at_v[lane] = f_var[lane] + j * h_v[lane]
-            call_tilted(tilted, w[at.y], at_m, at_v, w[at.theta], w[at.logz], alpha_at, beta_at)
+            call_at(tilted, w[at.y], at_m, at_v, w[at.theta], w[at.logz], alpha_at, beta_at)
             for which in range(2):
                 d = w[at.d_beta : at.d_beta + 5] if which else w[at.d_alpha : at.d_alpha + 5]
                 for lane in range(LANES):
@@ -404,7 +404,7 @@ def second_order(tilted, positive, w, at, S, m, R):
     # The derivatives of alpha and beta in (m, v) are central differences, so any likelihood with tilted moments serves.
     # ``positive`` limits cov(z alpha) (`counted_spread`).
     _products_with_spread(S, m, R, w, at)
-    call_tilted(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
+    call_at(tilted, w[at.y], w[at.f_mean], w[at.f_var], w[at.theta], w[at.logz], w[at.alpha], w[at.beta])
     counted_spread(positive, w, at)
     _differentiate(tilted, w, at)
     d_alpha, d_beta = w[at.d_alpha : at.d_alpha + 5], w[at.d_beta : at.d_beta + 5]
@@ -452,9 +452,9 @@ def propose(own, structured, rule, R, w, at):
         return
     S, m, vt = at.S + own * (R * (R + 1) // 2), at.m + own * R, at.vt + own * R * R
     if rule.order == 1:
-        call_message(rule.first, rule.tilted, rule.positive, S, m, vt, R, w, at)
+        call_at(rule.first, rule.tilted, rule.positive, S, m, vt, R, w, at)
     else:
-        call_message(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
+        call_at(rule.second, rule.tilted, rule.positive, S, m, vt, R, w, at)
 
 
 @block_kernel

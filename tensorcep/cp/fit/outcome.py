@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tensorcep.core.arrays import LEAF, on_scratch
 from tensorcep.core.checks import check_flag, fail_value, warn_user
-from tensorcep.core.loop import Run, current_host
+from tensorcep.core.loop import HOST, Run
 from tensorcep.cp.fit.diagnostics import diagnose, with_calibrated
 from tensorcep.cp.fit.refit import FromMessages, Kept, fixed_fit, from_earlier, warm_start
 from tensorcep.cp.fit.run import last_change
@@ -120,7 +120,7 @@ def run_ready(
     keeps = keeps and bool(getattr(plan.engine.settings, "keep_messages", False))
     if keeps:
         plan, start = plan.of_one_member(), start.of_one_member()
-    host = current_host()
+    host = HOST.get()
     if host is not None:
         host.check_plan(start)
     run = start.policy.run(start)

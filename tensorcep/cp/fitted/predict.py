@@ -27,7 +27,7 @@ from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
 from tensorcep.cp.targets.base import OfEach
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed
-from tensorcep.kernels.products import moments_over
+from tensorcep.kernels.rank_update import moments_over
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.parameters.scale_mixture import NODES, strata, student_logpdf
@@ -418,7 +418,10 @@ def predicted(model: FittedModel, X: Any, return_std: bool, **extent: Any) -> An
     if return_std:
         model.check_uncertain("return_std=True")
     mean, variance = observed(model, X, **extent)
-    checks.warn_of_infinite(mean)
+    infinite = np.isinf(mean)  # as means of exp(f) are where f is hardly known
+    if infinite.any():
+        which = f"{int(infinite.sum())} of {mean.size} predicted means (the first is entry {int(np.argmax(infinite))})"
+        checks.warn_user(f"{which} {checks.INFINITE}; predict_interval tells what is likely there.", UserWarning)
     return (mean, np.sqrt(variance)) if return_std else mean
 
 

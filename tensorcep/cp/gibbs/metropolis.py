@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
+from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, call_at, inlined
 from tensorcep.core.executor import Executor
 from tensorcep.core.random import new_stream, start_stream, uniform
 from tensorcep.cp.model.problem import Problem
@@ -140,8 +140,8 @@ def _gains(row, lists, source, told, loglik, both, room):
                 expected += (f - f_old) * (told.target[e] - 0.5 * told.weight[e] * (f + f_old))
             known = told.known[e] if len(told.known) else 0.0
             y[lane], theta[lane], new[lane], was[lane] = told.y[e], told.theta[e], f + known, f_old + known
-        call_loglik(loglik, y, new, theta, value, d1, d2)
-        call_loglik(loglik, y, was, theta, before, d1, d2)
+        call_at(loglik, y, new, theta, value, d1, d2)
+        call_at(loglik, y, was, theta, before, d1, d2)
         for lane in range(used):
             gain += told.power[told.entry[begin + lane]] * (value[lane] - before[lane])
     return gain, expected

@@ -10,7 +10,7 @@ from tensorcep.core.arrays import empty_near, leaves, sum_of_leaves, total
 from tensorcep.core.compile import kernel
 from tensorcep.core.executor import Executor, Rooms
 from tensorcep.cp.model.entries import Entries, OfEach
-from tensorcep.kernels.products import padded_width, sums_at_cells
+from tensorcep.kernels.rank_update import padded, sums_at_cells
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, dot_add, lane_zeros, multiply
 
@@ -211,6 +211,6 @@ def latent_of_cells(cells: PackedCells, entries: Entries, mean: np.ndarray, exec
 
 def _table(n_rows: int, R: int) -> np.ndarray:
     """The table of `sums_at_cells` for so many rows of R columns."""
-    table = lane_zeros((n_rows + 2, padded_width(R)))
+    table = lane_zeros((n_rows + 2, padded(R)))
     table[n_rows, :R] = 1.0
     return table

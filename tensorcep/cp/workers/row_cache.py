@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorcep.core.cluster import Broadcast, Call, Cluster, LackingError, TaskBatch, TaskReport, UnknownError
+from tensorcep.core.cluster import Broadcast, Call, Cluster, LackingError, TaskBatch, TaskReport
 from tensorcep.core.shared_memory import Payload, SharedArray, SharedFolder, put, remove, remove_after, rows_of, share
 from tensorcep.cp.model.rows import RowSource
 from tensorcep.kernels.rows import arrange
@@ -220,7 +220,7 @@ class BroadcastRows(Broadcast):
     def value(self) -> list[Piece]:
         """As `Broadcast.value`."""
         if not self.digests:
-            raise UnknownError(self.name)
+            raise KeyError(self.name)
         rows = self.source.here[self.rows]
         (given,) = share(self.files.new_path(), (rows,))
         self._cluster.sent += 0 if isinstance(given, SharedArray) else rows.nbytes
