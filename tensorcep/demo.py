@@ -119,8 +119,7 @@ def _draw(path: Path, test: SparseTensor, mean: np.ndarray, intervals: dict[floa
 
 def report(demo: Demo) -> str:
     """The result as a few lines of text."""
-    parafac = demo.rmse_parafac
-    model = demo.model
+    parafac, model = demo.rmse_parafac, demo.model
     others = len(model.column_modes_) - model.rank_
     lines = [
         f"data        COVID-19 serology, {' x '.join(map(str, demo.train.shape))} (sample x antigen x receptor)",

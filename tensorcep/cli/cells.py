@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.cli.options import EXTENTS, STDOUT, is_given, option_of, output
-from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
+from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.entries.io import files
@@ -38,12 +38,9 @@ def reading_of(args: argparse.Namespace) -> Schema:
     """How the options say that a file is to be read."""
     names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing", "format")
     value = None if getattr(args, "count", False) else LAST if args.value is None else _column(args.value, args)
+    modes = None if args.modes is None else [_column(name, args) for name in args.modes]
     how = {name: getattr(args, name) for name in names}
-    return Schema(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
-
-
-def _chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
-    return None if args.modes is None else [_column(name, args) for name in args.modes]
+    return Schema(modes=modes, value=value, shape=getattr(args, "shape", None), **how)
 
 
 def _column(name: str, args: argparse.Namespace) -> str | int:
@@ -90,8 +87,8 @@ def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
     if n > absent:
         fail_value(f"--zeros must be at most the {absent} cells without an entry; got {n}; give all, or fewer.")
     if n > MOST_ZEROS:
-        text = f"--zeros would add {n} entries, more than {MOST_ZEROS}"
-        fail_value(f"{text}; give a number, such as 3x the number of entries.")
+        mend = "give a number, such as 3x the number of entries."
+        fail_value(f"--zeros would add {n} entries, more than {MOST_ZEROS}; {mend}")
     return tensor.with_zeros(n, random_state=args.seed)
 
 
@@ -377,17 +374,6 @@ def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame
             shown.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
-def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
-    """Write tables of the same columns one after the other, of the types of the first."""
-    arrow = optional_module("pyarrow", "writing parquet files", "'tensorcep[parquet]'")
-    parquet = optional_module("pyarrow.parquet", "writing parquet files", "'tensorcep[parquet]'")
-    first = arrow.Table.from_pandas(next(tables), preserve_index=False)
-    with output(path) as handle, parquet.ParquetWriter(handle, first.schema) as writer:
-        writer.write_table(first)
-        for table in tables:
-            writer.write_table(arrow.Table.from_pandas(table, schema=first.schema, preserve_index=False))
-
-
 def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
     tensor = files.read_tensor(path, format="npz")
     check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
@@ -429,10 +415,9 @@ def _chosen_columns(
     path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[list[Any], Any]:
     """The mode columns, and the value column where values are wanted."""
-    order = len(model.labels_)
+    order, known = len(model.labels_), names_of_modes(model.labels_)
     value: Any = None if args.value is None else _column(args.value, args)
-    modes: list[Any] | None = _chosen_modes(args)
-    known = names_of_modes(model.labels_)
+    modes: Any = reading_of(args).modes
     if modes is None and None not in known and set(known) <= set(names):
         modes = list(known)
     elif modes is None and None not in known and args.header and args.labels is not False:

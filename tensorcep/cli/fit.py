@@ -156,13 +156,13 @@ def _check_place(args: argparse.Namespace) -> None:
         return
     if matrices:
         fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
+    whole = "is for one file that is read whole"
     for name in ("zeros", "count", "shape", "exposure"):
         if is_given(args, name):
-            what = f"{option_of(name)} is for one file that is read whole"
-            fail_value(f"{what}; leave it out, or --scratch and --memory.")
+            fail_value(f"{option_of(name)} {whole}; leave it out, or --scratch and --memory.")
     if args.duplicates != "error":
-        what = f"--duplicates {args.duplicates} is for one file that is read whole"
-        fail_value(f"{what}; got --scratch, --memory or several files; merge the cells before.")
+        got = "got --scratch, --memory or several files; merge the cells before."
+        fail_value(f"--duplicates {args.duplicates} {whole}; {got}")
 
 
 def has_workers(args: argparse.Namespace) -> bool:
@@ -410,16 +410,15 @@ def _shared(tensors: Sequence[tc.SparseTensor], entities: list[tuple[str, str]])
             before = known.get(name, labels)
             if (before is None) != (labels is None):
                 fail_value(f"the {name} must have labels in all files, or indices in all of them.")
-            known[name] = None if before is None or labels is None else before.extended(labels.index)
-            sizes[name] = max(size, sizes.get(name, 0))
+            known[name] = every = None if before is None or labels is None else before.extended(labels.index)
+            sizes[name] = max(size, sizes.get(name, 0)) if every is None else len(every)
     result = []
     for tensor, pair in zip(tensors, entities, strict=True):
-        coords, names = tensor.coords.copy(), [known[name] for name in pair]
+        coords, names = tensor.coords.copy(), tuple(known[name] for name in pair)
         for k, (labels, every) in enumerate(zip(tensor.labels, names, strict=True)):
             if labels is not None and every is not None:
                 coords[:, k] = every.rows(labels.index)[coords[:, k]]
-        shape = [sizes[name] if every is None else len(every) for name, every in zip(pair, names, strict=True)]
-        result.append(tc.SparseTensor(coords, tensor.values, tuple(shape), tuple(names)))
+        result.append(tc.SparseTensor(coords, tensor.values, tuple(sizes[name] for name in pair), names))
     return result
 
 
