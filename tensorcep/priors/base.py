@@ -56,6 +56,7 @@ class Coupled(NamedTuple):
     cross: np.ndarray
 
 
+Moments = tuple[np.ndarray, np.ndarray]  # of rows: means (n, R) and packed covariances (n, P)
 Arrays = list[np.ndarray]  # of each mode
 Neighbours = Sequence[Coupled | None]
 

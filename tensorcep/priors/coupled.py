@@ -105,9 +105,8 @@ class Chain(NamedTuple):
     """What a stream knows of how the rows of a mode depend on each other, in its D free columns."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
-    # What was expected of a row before any entry, and the deviation from it
-    centre: Annotated[np.ndarray, Sized("D")]
-    width: Annotated[np.ndarray, Sized("D")]
+    centre: Annotated[np.ndarray, Sized("D")]  # what was expected of a row before any entry
+    width: Annotated[np.ndarray, Sized("D")]  # the deviation from it
     weight: float  # how many times as much as by default that counts
     # Of the process (see `base.Drift`); `season` is (P, D)
     mean: Annotated[np.ndarray, Sized("D")]
@@ -144,8 +143,8 @@ class Chain(NamedTuple):
 
     def _along(self, clock: Clock, rows: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, Marginals]:
         """Some rows (m,) of a series in the order of their times, and their moments; of all entries say this."""
-        prior = ou_process.links_at(clock, rows, self)
-        return prior.of.place, prior.marginals(Lam[prior.of.place], eta[prior.of.place])
+        place, prior = ou_process.links_at(clock, rows, self)
+        return place, prior.marginals(Lam[place], eta[place])
 
     def after(self, clock: Known, seen: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> Chain:
         """With the law that moments of the rows `seen` (n,) bool make most probable, as a fit by mean field has it."""
@@ -190,7 +189,7 @@ def damped_joint(old: Any, new: Any, step: float) -> Any:
     """The fraction `step` of the way from the old prior to the new one in natural parameters; all of it at first."""
     if old is None or step == 1.0:
         return new
-    names = [name for name in new._fields if name not in ("of", "which")]
+    names = [name for name in new._fields if name not in ("of", "closed", "which")]
     parts = {name: getattr(old, name) + step * (getattr(new, name) - getattr(old, name)) for name in names}
     return new._replace(**parts)
 

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import diagonal, pack, unpack
-from tensorcep.priors.base import ModePrior
+from tensorcep.priors.base import ModePrior, Moments
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.ou_process import SHAPE, Chained, laws_of_mode
@@ -45,13 +45,11 @@ class Field(NamedTuple):
     clock: Net
     place: np.ndarray  # (n,) int64: these rows of the mode, ascending
     order: np.ndarray  # (n,) int64: all of them in order
-    # The ends of each edge among them, left < right, by left
-    left: np.ndarray  # (E,) int64
+    left: np.ndarray  # (E,) int64: the ends of each edge among them, left < right, by left
     right: np.ndarray  # (E,) int64
     lengths: np.ndarray  # (L,): sqrt(g)
-    # The diagonal of K, and less its elements at edges
-    own: np.ndarray  # (L, n)
-    between: np.ndarray  # (L, E)
+    own: np.ndarray  # (L, n): the diagonal of K
+    between: np.ndarray  # (L, E): less its elements at edges
     rest: np.ndarray  # (L, n): the diagonal without what its edges add to it
     total: np.ndarray  # (L, n): K summed over the columns
     scale: np.ndarray  # (L, N): S of all N rows of the mode
@@ -63,9 +61,8 @@ class Field(NamedTuple):
     gram: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
-    # Of a factor for these rows, and for all rows of the mode
-    pattern: EliminationOrder
-    whole: EliminationOrder
+    pattern: EliminationOrder  # of a factor for these rows
+    whole: EliminationOrder  # of one for all rows of the mode
     gaps: list[Gap]
 
     @property
@@ -88,9 +85,7 @@ class Field(NamedTuple):
         """Such a prior without its means and determinants, of which a bound needs none."""
         return Chained(prior, np.zeros(prior.own.shape[1]), np.zeros_like(prior.own))
 
-    def unseen(
-        self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def unseen(self, modes: ModePrior, k: int, seen: Any, mean: np.ndarray, cov: np.ndarray, told: Any) -> Moments:
         """Means (u, R) and packed covariances of the rows of mode k not in the field, given `told` of them, or None."""
         net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
         out = np.ones(net.n, dtype=bool)
@@ -108,10 +103,8 @@ class Field(NamedTuple):
 def check_graph(net: Net, name: Any) -> None:
     """Refuse a graph whose factors would take too long."""
     if sparse.ordered(net.n, net.left, net.right, MOST_WORK) is None:
-        fail_value(
-            f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned; got "
-            f"{len(net.left)} edges; keep those of each row's nearest neighbours."
-        )
+        what = f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned"
+        fail_value(f"{what}; got {len(net.left)} edges; keep those of each row's nearest neighbours.")
 
 
 def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
@@ -187,16 +180,13 @@ class Bonds(NamedTuple):
     """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns."""
 
     of: Field
-    # The diagonal of the precision, and precision times mean
-    own: np.ndarray  # (n, D)
-    field: np.ndarray  # (n, D)
+    own: np.ndarray  # (n, D): the diagonal of the precision
+    field: np.ndarray  # (n, D): precision times mean
     between: np.ndarray  # (E, D): less the precision's element of two neighbours
     rest: np.ndarray  # (n, D): the diagonal without what edges add to it
     which: np.ndarray  # (D,) int64: the number of the length that counts most
 
-    def draw(
-        self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
-    ) -> np.ndarray:
+    def draw(self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False) -> Any:
         """A draw (n, D) of the rows, at one length, given `precision` times what entries say (see `chain.Links`)."""
         of, (Lam, eta) = self.of, self._told(Lam, eta, precision)
         right = eta + self.field

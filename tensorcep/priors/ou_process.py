@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tensorcep.core.packing import pack, unpack
-from tensorcep.priors.base import ModePrior
+from tensorcep.priors.base import ModePrior, Moments
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
@@ -50,28 +50,18 @@ class Axis(NamedTuple):
     order: np.ndarray  # (n,) int64: the same among the rows with entries alone
     closed: bool  # whether the last row is a neighbour of the first one
     phase: np.ndarray  # (n,) int64: which of the P phases each row has
-    # (E,) int64: which of the J distances each row and the next one are apart; on a circle the last one and the first
-    # one, too
-    which: np.ndarray
+    which: np.ndarray  # (E,) int64: which of the J distances the two rows of each of `pairs` are apart
     lengths: np.ndarray  # (L,): of the grid; 0 for rows that do not depend on each other
     own: np.ndarray  # (L,): v
-    # w1 and w2 of the J distances
-    near: np.ndarray  # (L, J)
-    between: np.ndarray  # (L, J)
+    near: np.ndarray  # (L, J): w1 of the J distances
+    between: np.ndarray  # (L, J): w2 of these
     log_det: np.ndarray  # (L,): log |K|
     strengths: np.ndarray  # (S,)
-    # As how many rows the prior of the level counts, and the prior shape of lam
-    mean_rows: float
-    shape: float
+    mean_rows: float  # as how many rows the prior of the level counts
+    shape: float  # the prior shape of lam
     gram: np.ndarray  # (L, P): K summed over the rows of a phase and all rows
-    # Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none
-    values: np.ndarray  # (L, P)
-    vectors: np.ndarray  # (L, P, P)
-
-    @property
-    def n_phases(self) -> int:
-        """P, one without a season."""
-        return len(self.clock.phases)
+    values: np.ndarray  # (L, P): eigenvalues of K in the phases, the level integrated out; without a season none
+    vectors: np.ndarray  # (L, P, P): their vectors
 
     @property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +70,7 @@ class Axis(NamedTuple):
 
     def joint(self, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
         """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
-        P, (L, D) = self.n_phases, scale.shape
+        P, (L, D) = len(self.clock.phases), scale.shape
         each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
         each = each + scale[:, None] * centre
         tables = [self.own @ scale, self.near.T @ scale, self.between.T @ scale, np.einsum("l,lpd->pd", self.own, each)]
@@ -88,7 +78,7 @@ class Axis(NamedTuple):
         n, E = len(self.place), len(self.which)
         lines = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
         chain.neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), *lines)
-        return Links(self, *lines)
+        return Links(self, self.closed, *lines)
 
     def chained(self, prior: Links) -> Chained:
         """Such a prior with its means and determinants, column by column."""
@@ -97,7 +87,7 @@ class Axis(NamedTuple):
 
     def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """x'Kx, (L, D), and Kx summed over each phase, (L, P, D), expected of rows with these moments."""
-        J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
+        J, P, D = self.near.shape[1], len(self.clock.phases), rows.shape[1]
         square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
         linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
         moments = chain.kernel_moments(rows, variance, cross)
@@ -106,9 +96,7 @@ class Axis(NamedTuple):
         squares = squares + self.near @ near - 2.0 * (self.between @ between)
         return squares, times_k(self, *linear)
 
-    def unseen(
-        self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def unseen(self, modes: ModePrior, k: int, seen: Any, mean: np.ndarray, cov: np.ndarray, told: Any) -> Moments:
         """Means (u, R) and packed covariances of the rows of mode k that are not `seen`, given those that are."""
         known = self.clock.at(seen), mean[seen], cov[seen]
         return moments_at(self.clock, *known, laws_of_mode(modes, k), self.clock.at(~seen))
@@ -135,8 +123,6 @@ def lengths_of(clock: Clock, times: np.ndarray, steps: np.ndarray) -> np.ndarray
 def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     """The rows with entries, `seen` (n_k,); None where none has a neighbour; the prior counts `strength` times."""
     rows = np.flatnonzero(seen)
-    if len(rows) < 2:
-        return None
     order, times, apart, closed = in_time(clock, rows)
     steps = apart[: len(rows) - 1]
     steps = steps[np.isfinite(steps)]
@@ -157,7 +143,7 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
         for side in begun.pairs:
             own[side] += near
         log_det[i] = solved(own, between, np.zeros_like(own), closed)[1][0]
-    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (phase[end] for end in begun.pairs)
+    P, J, (left, right) = len(clock.phases), begun.near.shape[1], (phase[end] for end in begun.pairs)
     counts, (near, between) = np.diag(np.bincount(phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
     for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
         np.add.at(near, (which, one, one), 1.0)
@@ -189,19 +175,12 @@ def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
 def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
     """Sums over phases of K times numbers, for each length, (L, P, R), of what `neighbour_sums` makes of these."""
     near, between = (part.reshape(of.near.shape[1], -1) for part in (near, between))
-    apart = (of.near @ near - of.between @ between).reshape(len(of.own), of.n_phases, -1)
+    apart = (of.near @ near - of.between @ between).reshape(len(of.own), len(own), -1)
     return np.asarray(of.own[:, None, None] * own + apart)
 
 
-class Line(NamedTuple):
-    """Rows (n,) of a mode in the order of their times, and whether the last is a neighbour of the first."""
-
-    place: np.ndarray
-    closed: bool
-
-
-def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
-    """The prior of some rows (n,) of a mode together, in D columns, at the parameters of a `coupled.Chain`."""
+def links_at(clock: Clock, rows: np.ndarray, law: Any) -> tuple[np.ndarray, Links]:
+    """Some rows (n,) of a mode in the order of their times, and their prior at the parameters of a `coupled.Chain`."""
     order, times, apart, closed = in_time(clock, rows)
     n = len(rows)
     v, *others = weights(law.length, apart, clock.circle if closed else 0.0)
@@ -215,7 +194,7 @@ def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
     field = own * level
     field[left] -= between * level[right]
     field[right] -= between * level[left]
-    return Links(Line(rows[order], closed), own, field, between)
+    return rows[order], Links(None, closed, own, field, between)
 
 
 def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -391,11 +370,9 @@ def laws_of_mode(modes: ModePrior, k: int) -> Laws:
 class Near(NamedTuple):
     """Neighbours of new pairs among the known ones, (q,) each."""
 
-    # Below 0 where there is none; `left` is then another number for every row
-    left: np.ndarray
-    right: np.ndarray
-    # Distances in time; infinite where there is none
-    from_left: np.ndarray
+    left: np.ndarray  # below 0 where there is none, and then another number for every row
+    right: np.ndarray  # below 0 where there is none
+    from_left: np.ndarray  # distances in time; infinite where there is none
     to_right: np.ndarray
 
 
@@ -476,9 +453,7 @@ def draw_at(
     return out
 
 
-def moments_at(
-    clock: Clock, known: np.ndarray, mean: np.ndarray, cov: np.ndarray, laws: Laws, times: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def moments_at(clock: Clock, known: Any, mean: np.ndarray, cov: np.ndarray, laws: Laws, times: np.ndarray) -> Moments:
     """Means (q, R), packed covariances (q, P) of rows at new times, each by itself, given the known rows' moments."""
     (_, phase, near), phases, R = places(clock, known, times), clock.phase_of(known), mean.shape[1]
     means, covs = np.empty((len(times), R)), np.empty((len(times), R, R))

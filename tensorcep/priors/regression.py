@@ -43,9 +43,8 @@ class PreparedFeatures(NamedTuple):
     design: Design  # of these rows
     total: np.ndarray  # (F,): their sum
     rows: float  # rows, and as how many the prior mean counts
-    # Eigenvalues and eigenvectors of H; None where features are many
-    values: Any  # (F,)
-    vectors: Any  # (F, F) or None
+    values: Any  # (F,): eigenvalues of H; None where features are many
+    vectors: Any  # (F, F): eigenvectors
     prior: tuple[float, float]  # shape and rate of the strength
 
 
@@ -80,10 +79,8 @@ def sums(have: PreparedFeatures, apart: np.ndarray, scatter: np.ndarray, df: flo
     return with_level_out(have, apart.sum(axis=0), square, cross, df + len(apart))
 
 
-def with_level_out(
-    have: PreparedFeatures, total: np.ndarray, square: np.ndarray, cross: np.ndarray, df: float
-) -> FeatureSums:
-    """The sums with mu integrated out, of those of rows, of their products and of these with features."""
+def with_level_out(have: PreparedFeatures, total: np.ndarray, square: Any, cross: Any, df: float) -> FeatureSums:
+    """The sums with mu integrated out, of those of rows (D,), of their products (D, D) and with features (F, D)."""
     square = square - np.outer(total, total) / have.rows
     cross = cross - np.outer(have.total, total) / have.rows
     return FeatureSums(total, square, cross if have.vectors is None else have.vectors.T @ cross, df)
@@ -278,24 +275,20 @@ class MapOfFeatures(NamedTuple):
     """What is known of the map from features to prior means: sums over rows, which a stream adds and takes off."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
-    # What was expected of a row before any entry, and the deviation from it
-    centre: Annotated[np.ndarray, Sized("D")]
-    width: Annotated[np.ndarray, Sized("D")]
+    centre: Annotated[np.ndarray, Sized("D")]  # what was expected of a row before any entry
+    width: Annotated[np.ndarray, Sized("D")]  # the deviation from it
     weight: float  # how many times as much as by default that counts
     rows: int  # rows with entries
-    # Sums of their features, and of products of these
-    total: Annotated[np.ndarray, Sized("F")]
-    gram: Annotated[np.ndarray, Sized("F F")]
-    # Sums of the rows less the centre, of these times features, and of their second moments
-    apart: Annotated[np.ndarray, Sized("D")]
-    cross: Annotated[np.ndarray, Sized("F D")]
-    square: Annotated[np.ndarray, Sized("D D")]
-    # The prior of a row without features that has entries
-    mean: Annotated[np.ndarray, Sized("D")]
+    total: Annotated[np.ndarray, Sized("F")]  # the sum of their features
+    gram: Annotated[np.ndarray, Sized("F F")]  # of products of these
+    apart: Annotated[np.ndarray, Sized("D")]  # of the rows less the centre
+    cross: Annotated[np.ndarray, Sized("F D")]  # of these times features
+    square: Annotated[np.ndarray, Sized("D D")]  # of their second moments
+    mean: Annotated[np.ndarray, Sized("D")]  # of the prior of a row without features that has entries
     precision: Annotated[np.ndarray, Sized("D D")]
     coef: Annotated[np.ndarray, Sized("F D")]
     strength: float  # precision of coef beside that of the rows
-    root: Annotated[np.ndarray, Sized("F F")]  # (F, F): of what coef varies by, in units of the rows' own covariance
+    root: Annotated[np.ndarray, Sized("F F")]  # of what coef varies by, in units of the rows' own covariance
 
     @property
     def weight_of_mean(self) -> float:
@@ -344,9 +337,7 @@ class MapOfFeatures(NamedTuple):
         return share[:, None] * pack(self.precision)[None], share[:, None] * (mean @ self.precision)
 
 
-def map_of_fit(
-    free: np.ndarray, expected: tuple[np.ndarray, np.ndarray, float], found: ModeParameters, n_features: int
-) -> MapOfFeatures:
+def map_of_fit(free: np.ndarray, expected: Any, found: ModeParameters, n_features: int) -> MapOfFeatures:
     """The map that a fit has found of a mode, without any row; `expected` has centre and width (R,), and weight."""
     (centre, width, weight), slopes = expected, found.slopes
     if slopes is None:

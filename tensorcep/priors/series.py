@@ -86,9 +86,8 @@ class Clock(NamedTuple):
     kind: str  # see `Series`
     reads: str  # what labels are: "row", "number", "time", "delta", "order", or the frequency of Periods
     step: float  # the unit in that of the labels; of times in seconds
-    # Of the season, and the length of the axis where it is a circle; 0 where there is none
-    period: float
-    circle: float
+    period: float  # of the season; 0 where there is none
+    circle: float  # the length of the axis where it is a circle; 0 where it is none
     order: tuple[Any, ...]  # the labels in order, if they were given
     times: Annotated[np.ndarray, Sized("_")]  # (n,)
     phases: Annotated[np.ndarray, Sized("_")]  # (P,): the phases of a season that occur; one, 0, without a season
@@ -157,10 +156,9 @@ def clock(series: Series, mode: Mode) -> Clock:
             fail_value(f"{what} needs labels that are {READ}, or its order=; got {bad!r}.")
     distinct = np.unique(raw)
     if len(distinct) < max(2, len(raw)):
-        fail_value(
-            f"{what} needs at least 2 rows, each at a time of its own; got {len(raw)} labels at {len(distinct)} times, "
-            "as float64 holds them; subtract a start from large numbers, and take coarser steps of times."
-        )
+        got = f"got {len(raw)} labels at {len(distinct)} times, as float64 holds them"
+        mend = "subtract a start from large numbers, and take coarser steps of times"
+        fail_value(f"{what} needs at least 2 rows, each at a time of its own; {got}; {mend}.")
     step = float(np.diff(distinct).min())
     period = _checked_period(series.period, read, what) / step
     times, circle = raw / step, 0.0
@@ -179,8 +177,8 @@ def clock(series: Series, mode: Mode) -> Clock:
         if len(phases) > 1 and period - phases[-1] + phases[0] <= SAME_PHASE:
             phases = phases[:-1]
         if len(phases) > MOST_PHASES:
-            too_many = f"{len(phases)} phases in its period, at most {MOST_PHASES} can be learned; round labels."
-            fail_value(f"{what} has {too_many}")
+            most = f"at most {MOST_PHASES} can be learned; round labels."
+            fail_value(f"{what} has {len(phases)} phases in its period, {most}")
         if len(phases) == len(times):
             fail_value(f"{what} has no two rows of the same phase; give a shorter period, or none.")
     if len(phases) * len(np.unique(np.diff(np.sort(times)))) > MOST_PAIRS:
@@ -249,10 +247,8 @@ def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
         return "text", numbers
     zoned = text.str.match(ZONED).to_numpy(dtype=bool)
     if zoned.any() and not zoned.all():
-        fail_value(
-            f"labels must be times with a time zone or times without one; got both, {text[zoned].iloc[0]!r} and "
-            f"{text[~zoned].iloc[0]!r}; give all of them one, or none."
-        )
+        both = f"{text[zoned].iloc[0]!r} and {text[~zoned].iloc[0]!r}; give all of them one, or none"
+        fail_value(f"labels must be times with a time zone or times without one; got both, {both}.")
     return "time", _seconds(pd.DatetimeIndex(times))
 
 
