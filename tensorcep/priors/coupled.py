@@ -6,7 +6,6 @@ Mean-field methods have the posterior of all four as a factor, and the rows with
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -47,22 +46,22 @@ class CoupledLaw(NamedTuple):
     weight: float
     of: Prepared
 
-    @property
-    def rate(self) -> np.ndarray:
-        """The prior rates of the precisions."""
-        return self.of.shape * self.width**2
+    def table(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesTable:
+        """The posterior given the free columns of the rows, in their order, with moments as `sums` takes them."""
+        sums = self.of.sums(rows - self.centre, variance, cross)
+        return table(self.of, sums, self.of.shape * self.width**2)
 
     def posterior(self, mean: np.ndarray, cov: Any, coupled: Coupled | None) -> PosteriorOfDrift | None:
         """Given the means of the rows, their variances, and the covariances of neighbours; None without the latter."""
         if coupled is None:
             return None
-        of, rows = self.of, mean[as_slice(self.of.order)]
+        of, rows = self.of, mean[as_slice(self.of.order)][:, self.free]
         variance, cross = coupled.variance[:, self.free], coupled.cross[:, self.free]
-        known = table(of, of.sums(rows[:, self.free] - self.centre, variance, cross), self.rate)
+        known = self.table(rows, variance, cross)
         weight = known.shares * known.a / known.b
         joint: Any = of.joint(weight.sum(axis=1), levels(of, known, weight), self.centre)
         prior = of.chained(joint)
-        bound = float(known.log_sum.sum()) - prior.expected(rows[:, self.free], variance, cross)
+        bound = float(known.log_sum.sum()) - prior.expected(rows, variance, cross)
         return PosteriorOfDrift(known, prior, bound)
 
     def expectation(self, q: PosteriorOfDrift) -> ModeParameters:
@@ -73,7 +72,7 @@ class CoupledLaw(NamedTuple):
 
     def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
         of, D = self.of, len(self.centre)
-        known = table(of, of.sums(rows[as_slice(of.order)][:, self.free] - self.centre), self.rate)
+        known = self.table(rows[as_slice(of.order)][:, self.free])
         total = np.cumsum(known.shares.reshape(-1, D), axis=0)
         best = (total < rng.random(D) * total[-1]).sum(axis=0)
         scale = rng.gamma(known.a, size=D) / known.b.reshape(-1, D)[best, np.arange(D)]
@@ -200,30 +199,26 @@ def fill_gaps(prior: RowPrior, shape: tuple[int, ...], seed: int, kept: Draws, d
     for k, clock in enumerate(prior.clocks):
         if clock is None:
             continue
-        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
-        at = lines.stop
+        rng, mode = generator(seed, RandomStream.GAPS, k), slice(*first[k : k + 2])
+        lines = slice(at, at + n_lines(clock))
+        own, parts, at = seen[mode], [draw[:, mode] for draw in kept], lines.stop
         if isinstance(clock, Net):
-            of, rng = prior.axis(k), generator(seed, RandomStream.GAPS, k)
-            mode = slice(first[k], first[k + 1])
-            _fill_graph(of, rng, [draw[:, mode] for draw in kept], [draw[:, lines] for draw in drifts])
-            continue
-        if own.all() or not own.any():
-            continue
-        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
-        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
-        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
-        noise = generator(seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
-        found = ou_process.draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
-        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
-            own_rows[:, gaps] = found[a:b]
+            _fill_graph(prior.axis(k), rng, parts, [draw[:, lines] for draw in drifts])
+        elif own.any() and not own.all():
+            laws = laws_of(np.concatenate([draw[:, lines] for draw in drifts]))
+            rows = np.concatenate([part[:, own] for part in parts]).astype(np.float64)
+            noise = rng.standard_normal((len(rows), int((~own).sum()), rows.shape[2]))
+            found = ou_process.draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
+            for part, drawn in zip(parts, np.split(found, len(parts)), strict=True):
+                part[:, ~own] = drawn
 
 
 def _fill_graph(of: Field | None, rng: np.random.Generator, kept: list[np.ndarray], lines: list[np.ndarray]) -> None:
     """The same for a graph, whose rows (C, n, R) these are; some draws at a time."""
     if of is None or not of.gaps:
         return
-    (C, n, R), drawn = kept[0].shape, [gap.row for gap in of.gaps]
-    some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
+    R, drawn = kept[0].shape[2], [gap.row for gap in of.gaps]
+    some = max(1, NUMBERS_AT_A_TIME // kept[0].size)
     for first in range(0, len(kept), some):
         part = kept[first : first + some]
         laws = laws_of(np.concatenate(lines[first : first + some]))
@@ -231,5 +226,5 @@ def _fill_graph(of: Field | None, rng: np.random.Generator, kept: list[np.ndarra
         which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
         noise = rng.standard_normal((len(rows), len(of.gaps), R)) / np.sqrt(laws.precision)[:, None]
         draw_gaps(of.gaps, rows, which, laws.mean, noise)
-        for i, of_draw in enumerate(part):
-            of_draw[:, drawn] = rows[i * C : (i + 1) * C, drawn]
+        for own, found in zip(part, np.split(rows, len(part)), strict=True):
+            own[:, drawn] = found[:, drawn]

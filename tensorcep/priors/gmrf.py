@@ -88,15 +88,12 @@ class Field(NamedTuple):
     def unseen(self, modes: ModePrior, k: int, seen: Any, mean: np.ndarray, cov: np.ndarray, told: Any) -> Moments:
         """Means (u, R) and packed covariances of the rows of mode k not in the field, given `told` of them, or None."""
         net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
-        out = np.ones(net.n, dtype=bool)
-        out[self.place] = False
         scale = self.scale[np.argmin(np.abs(self.lengths[:, None] - law.length), axis=0)].T  # (N, R)
         Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
         if told is not None:
-            P, D = told[0].shape[1], told[1].shape[1]
-            Lam[self.place, :P] = told[0]
-            eta[self.place, :D] += told[1]
-        found = moments_of_all(net, self.whole, law, scale, Lam, eta)
+            Lam[self.place, : told[0].shape[1]] = told[0]
+            eta[self.place, : told[1].shape[1]] += told[1]
+        found, out = moments_of_all(net, self.whole, law, scale, Lam, eta), ~np.isin(np.arange(net.n), self.place)
         return found.mean[out], found.cov[out]
 
 
@@ -111,7 +108,9 @@ def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     """The rows of a graph, `seen` (n,) with entries; None for less than two; the prior counts `strength` times."""
     if seen.sum() < 2:
         return None
-    lengths = lengths_of(net)
+    _, part = connected_components(net.matrix, directed=False)
+    most = min(MOST_EDGES, MOST_RANGES * float(np.bincount(part).max()))  # by how many rows the largest part has
+    lengths = np.append(0.0, np.geomspace(LEAST_EDGES, most, LENGTHS))
     whole: Any = sparse.ordered(net.n, net.left, net.right)
     (scale, log_det), L = scales_of(net, whole, lengths), len(lengths)
     place, a, b, rest, weight, gaps = integrated_out(net, seen, lengths**2, scale)
@@ -144,21 +143,13 @@ def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Margin
 def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """S of all rows, (L, N), and log |K|, (L,), at these lengths; `whole` is of a factor for all rows."""
     scale, log_det = np.ones((len(lengths), net.n)), np.zeros(len(lengths))
-    for i, length in enumerate(lengths.tolist()):
-        if length == 0.0:
-            continue
+    for i in np.flatnonzero(lengths).tolist():
+        length = float(lengths[i])
         own = 1.0 + length**2 * net.matrix.sum(axis=1)
         found = sparse.factor(whole, own[:, None, None], length**2 * net.weight[:, None])
         variance = sparse.inverted(found)[0][:, 0, 0]
         scale[i], log_det[i] = np.sqrt(variance), found.log_det + float(np.log(variance).sum())
     return scale, log_det
-
-
-def lengths_of(net: Net) -> np.ndarray:
-    """The lengths of the grid, by how many rows the largest part of the graph has."""
-    _, part = connected_components(net.matrix, directed=False)
-    most = min(MOST_EDGES, MOST_RANGES * float(np.bincount(part).max()))
-    return np.append(0.0, np.geomspace(LEAST_EDGES, most, LENGTHS))
 
 
 # Rows of a graph given their prior and what their entries say: a joint draw, or the moments of all of them.
@@ -171,8 +162,6 @@ def lengths_of(net: Net) -> np.ndarray:
 MOST_BOND_WORK, MOST_NUMBERS = 3e8, 1e7
 # Conjugate gradients end when the residual is so small beside the right side, or after so many steps.
 TOL, MOST_STEPS = 1e-12, 20_000
-
-
 Ends = tuple[np.ndarray, np.ndarray]  # of all edges
 
 
@@ -243,8 +232,8 @@ def _moments(order: EliminationOrder, ends: Ends, Lam: np.ndarray, between: np.n
         return Marginals(mean, pack(cov), cross.copy(), found.log_det)
     mean = _solution(ends, Lam, between, field)
     cov, cross, log_det = np.zeros_like(Lam), np.empty_like(between), 0.0
-    for d in range(D):
-        found, at = sparse.factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2
+    for d, at in enumerate(diagonal(D)):
+        found = sparse.factor(order, Lam[:, at][:, None, None], between[:, [d]])
         log_det += found.log_det
         own, edges = sparse.inverted(found)
         cov[:, at], cross[:, d] = own[:, 0, 0], edges[:, 0]
