@@ -176,16 +176,15 @@ def given_extents(args: argparse.Namespace) -> dict[str, str]:
 def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tuple[SparseTensor, dict[str, np.ndarray]]:
     """The entries of a file, and what `fit` takes beside them."""
     extents = given_extents(args)
-    if not extents:
-        return read_data(path, args, verbose), {}
-    ((name, column),) = extents.items()
-    option = option_of(name)
-    if args.count:
-        fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
-    if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
-        fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
-    tensor, extras = files.read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
-    return tensor, {name: extras[column]}
+    for option in map(option_of, extents):
+        if args.count:
+            fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
+        if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
+            kinds = "give a csv or parquet file with a header"
+            fail_value(f"{option} names a column, which '{path}' has none of; {kinds}.")
+    how = reading_of(args)._replace(extras=tuple(extents.values()))
+    tensor, extras = files.read_entries(path, how, args.duplicates, verbose)
+    return tensor, {name: extras[column] for name, column in extents.items()}
 
 
 def cells_of_words(

@@ -21,17 +21,14 @@ from tensorcep.entries.splitting import held_out, way_of
 
 
 def run_info(args: argparse.Namespace) -> None:
-    if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
-        show(_describe_model(load_model(args.file)))
+    if archive_kind(args.file) not in ("tensorcep.model", "tensorcep.factor_model"):
+        tensor, name = read_data(args.file, args), value_column(args.file, args)
+        show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
         return
-    tensor, name = read_data(args.file, args), value_column(args.file, args)
-    show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
-
-
-def _describe_model(model: Any) -> str:
-    """A few lines about a fitted model."""
+    model = load_model(args.file)
     if is_of_matrices(model):
-        return str(model.summary())
+        show(str(model.summary()))
+        return
     sizes = " x ".join(map(str, model.shape_))
     named = [f"mode {k}" if one.name is None else str(one.name) for k, one in enumerate(model.labels_) if one]
     seconds = model.trace_.get("seconds")  # those of a stream are not kept
@@ -42,7 +39,7 @@ def _describe_model(model: Any) -> str:
         f"fit         {fit_line(model)}" + ("" if seconds is None else f", {seconds.sum():.2g} s in sweeps"),
     ]
     lines += [*noise_lines(model), *health_lines(model), f"settings    method {model.method}, tol {model.tol:g}"]
-    return "\n".join(lines)
+    show("\n".join(lines))
 
 
 def run_convert(args: argparse.Namespace) -> None:

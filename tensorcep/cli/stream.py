@@ -278,7 +278,7 @@ def _side_files(args: argparse.Namespace, progress: dict[str, Any]) -> Iterator[
 def _stream_rows(args: argparse.Namespace) -> None:
     """Learn the rows of the files batch after batch, and write the model."""
     fit.check_no_tensor(args, *FOR_TENSORS)
-    words = fit.words_of_matrices()
+    words = fit.OF_MATRICES
     known = [word for word in words if word != "poisson"] if args.model == "pca" else ["gaussian"]
     if args.likelihood not in known:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {args.likelihood}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,13 +29,11 @@ class PriorByMode(LearnedPrior):
     have: tuple[PreparedFeatures | Prepared | None, ...] = ()
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> PriorByMode:
-        have: list[Any] = [None] * len(seen)
-        for k, (own, design) in enumerate(zip(seen, self.designs, strict=False)):
+        have: list[Any] = []
+        for own, design, clock in itertools.zip_longest(seen, self.designs, self.clocks):
+            have.append(None if clock is None else prepared(clock, own, self.strength))
             if design is not None:
-                have[k] = ready(design.some(own), self.strength * MEAN_ROWS, self.feature_strength)
-        for k, (own, clock) in enumerate(zip(seen, self.clocks, strict=False)):
-            if clock is not None:
-                have[k] = prepared(clock, own, self.strength)
+                have[-1] = ready(design.some(own), self.strength * MEAN_ROWS, self.feature_strength)
         return replace(self, have=tuple(have))
 
     @cached_property
@@ -45,8 +44,8 @@ class PriorByMode(LearnedPrior):
             have = self.have[k] if self.have else None
             kind: Any = FeaturesLaw if isinstance(have, PreparedFeatures) else CoupledLaw
             kind, more = (NormalWishartLaw, ()) if have is None else (kind, (have,))
-            law = kind(free, self.mean[k, free], self.scale[k, free], self.strength, *more) if free.any() else None
-            laws.append(law)
+            given = free, self.mean[k, free], self.scale[k, free], self.strength, *more
+            laws.append(kind(*given) if free.any() else None)
         return tuple(laws)
 
     @cached_property
