@@ -202,8 +202,7 @@ def gaussian_log_score(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: Ar
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
     _checks.check_positive("sd", sd)
-    density = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
-    return float(np.average(density, weights=weights))
+    return float(np.average(-0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI, weights=weights))
 
 
 def crps_gaussian(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLike | None = None) -> float:

@@ -331,8 +331,8 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
 def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
     """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
     for file in [path] if is_one_file(path) else files_of(path):
-        large = format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
-        large = large and os.path.getsize(file) > WHOLE
+        is_table = format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
+        large = is_table and os.path.getsize(file) > WHOLE
         yield from _read_pieces(file, args, model, False, LINES if large else None)
 
 
@@ -398,13 +398,11 @@ def _chosen(
     """The mode columns of a table, its values and its extents."""
     extents = given_extents(args)
     check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
-    extent = {name: frame[column] for name, column in extents.items()}
-    frame = frame.drop(columns=list(extents.values()))
-    modes, value = _chosen_columns(path, list(frame.columns), args, model, with_values)
+    others = [name for name in frame.columns if name not in extents.values()]
+    modes, value = _chosen_columns(path, others, args, model, with_values)
     if args.drop_missing and value is not None:
-        kept = ~(frame[value].isna() | frame[value].isin(MISSING))
-        frame, extent = frame[kept], {name: column[kept] for name, column in extent.items()}
-    numbers = {name: _finite(path, column, args.decimal) for name, column in extent.items()}
+        frame = frame[~(frame[value].isna() | frame[value].isin(MISSING))]
+    numbers = {name: _finite(path, frame[column], args.decimal) for name, column in extents.items()}
     if value is None or has_words(model):
         return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), numbers
     return frame[modes], _finite(path, frame[value], args.decimal), numbers

@@ -45,9 +45,7 @@ class ARDPrior(LearnedPrior):
         return self.component
 
     def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> PosteriorOfComponents:
-        """Posteriors of the precisions given the moments of the rows that have entries."""
-        n_components = int(self.components.max()) + 1
-        a, b = (np.full(n_components, self.strength * ARD_SHAPE) for _ in range(2))
+        a, b = (np.full(int(self.components.max()) + 1, self.strength * ARD_SHAPE) for _ in range(2))
         for k, (mean, cov) in enumerate(zip(means, covs, strict=True)):
             square = ((mean - self.mean[k]) ** 2).sum(axis=0) + np.diagonal(cov)
             np.add.at(a, self.components[k], 0.5 * len(mean) * self.free[k])
@@ -70,7 +68,6 @@ class ARDPrior(LearnedPrior):
         return float((0.5 * used * (digamma(a) - np.log(a)) - divergences(a, b, shape, shape)).sum())
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
-        """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
         return replace(super().in_columns(Lam, eta, index), component=np.maximum(index, 0))
 
     def _with_diagonal(self, now: ModePrior, relative: np.ndarray) -> ModePrior:

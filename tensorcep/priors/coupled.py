@@ -48,8 +48,7 @@ class CoupledLaw(NamedTuple):
 
     def table(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesTable:
         """The posterior given the free columns of the rows, in their order, with moments as `sums` takes them."""
-        sums = self.of.sums(rows - self.centre, variance, cross)
-        return table(self.of, sums, self.of.shape * self.width**2)
+        return table(self.of, self.of.sums(rows - self.centre, variance, cross), self.of.shape * self.width**2)
 
     def posterior(self, mean: np.ndarray, cov: Any, coupled: Coupled | None) -> PosteriorOfDrift | None:
         """Given the means of the rows, their variances, and the covariances of neighbours; None without the latter."""
@@ -76,8 +75,7 @@ class CoupledLaw(NamedTuple):
         total = np.cumsum(known.shares.reshape(-1, D), axis=0)
         best = (total < rng.random(D) * total[-1]).sum(axis=0)
         scale = rng.gamma(known.a, size=D) / known.b.reshape(-1, D)[best, np.arange(D)]
-        noise = rng.standard_normal((1 + of.values.shape[1], D)) / np.sqrt(scale)
-        return self._at(best, scale, known, noise)
+        return self._at(best, scale, known, rng.standard_normal((1 + of.values.shape[1], D)) / np.sqrt(scale))
 
     def bound(self, q: PosteriorOfDrift) -> float:
         return q.bound
@@ -154,8 +152,7 @@ class Chain(NamedTuple):
         if isinstance(clock, Net):
             at = np.zeros((len(of.lengths), D))  # the rows that the field is not learned from are integrated out
             at[np.argmin(np.abs(of.lengths[:, None] - self.length), axis=0), np.arange(D)] = self.precision
-            joint = of.joint(at, at[:, None] * self.mean, np.zeros(D))
-            found = joint.marginals(Lam[of.place], eta[of.place])
+            found = of.joint(at, at[:, None] * self.mean, np.zeros(D)).marginals(Lam[of.place], eta[of.place])
         else:
             _, found = self._along(clock, np.flatnonzero(seen), Lam, eta)
         mean = np.empty_like(found.mean)

@@ -136,8 +136,7 @@ def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Margin
     """The moments of all rows of a graph, in D columns, at the parameters of a `coupled.Chain`."""
     whole: Any = sparse.ordered(clock.n, clock.left, clock.right)
     distinct, which = np.unique(law.length, return_inverse=True)
-    scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
-    return moments_of_all(clock, whole, law, scale, Lam, eta)
+    return moments_of_all(clock, whole, law, scales_of(clock, whole, distinct)[0][which.ravel()].T, Lam, eta)
 
 
 def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
