@@ -21,7 +21,7 @@ from tensorcep.priors.ou_process import Axis, Chained, SeriesTable, laws_of, lev
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Links, Marginals
 
-# Numbers of rows of a graph that gaps are filled of at a time.
+# Numbers of rows that gaps are filled of at a time.
 NUMBERS_AT_A_TIME = 20_000_000
 Known = Clock | Net
 Prepared = Axis | Field
@@ -197,31 +197,22 @@ def fill_gaps(prior: RowPrior, shape: tuple[int, ...], seed: int, kept: Draws, d
         if clock is None:
             continue
         rng, mode = generator(seed, RandomStream.GAPS, k), slice(*first[k : k + 2])
-        lines = slice(at, at + n_lines(clock))
-        own, parts, at = seen[mode], [draw[:, mode] for draw in kept], lines.stop
+        own, of, lines = seen[mode], prior.axis(k), slice(at, at + n_lines(clock))
+        parts, at = [draw[:, mode] for draw in kept], lines.stop
         if isinstance(clock, Net):
-            _fill_graph(prior.axis(k), rng, parts, [draw[:, lines] for draw in drifts])
-        elif own.any() and not own.all():
-            laws = laws_of(np.concatenate([draw[:, lines] for draw in drifts]))
-            rows = np.concatenate([part[:, own] for part in parts]).astype(np.float64)
-            noise = rng.standard_normal((len(rows), int((~own).sum()), rows.shape[2]))
-            found = ou_process.draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
-            for part, drawn in zip(parts, np.split(found, len(parts)), strict=True):
-                part[:, ~own] = drawn
-
-
-def _fill_graph(of: Field | None, rng: np.random.Generator, kept: list[np.ndarray], lines: list[np.ndarray]) -> None:
-    """The same for a graph, whose rows (C, n, R) these are; some draws at a time."""
-    if of is None or not of.gaps:
-        return
-    R, drawn = kept[0].shape[2], [gap.row for gap in of.gaps]
-    some = max(1, NUMBERS_AT_A_TIME // kept[0].size)
-    for first in range(0, len(kept), some):
-        part = kept[first : first + some]
-        laws = laws_of(np.concatenate(lines[first : first + some]))
-        rows = np.concatenate(part).astype(np.float64)
-        which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
-        noise = rng.standard_normal((len(rows), len(of.gaps), R)) / np.sqrt(laws.precision)[:, None]
-        draw_gaps(of.gaps, rows, which, laws.mean, noise)
-        for own, found in zip(part, np.split(rows, len(part)), strict=True):
-            own[:, drawn] = found[:, drawn]
+            gaps = [] if of is None else [gap.row for gap in of.gaps]
+        else:
+            gaps = np.flatnonzero(~own).tolist() if own.any() else []
+        some = max(1, NUMBERS_AT_A_TIME // parts[0].size)
+        for i in range(0, len(parts) if gaps else 0, some):  # some draws at a time
+            part, laws = parts[i : i + some], laws_of(np.concatenate([draw[:, lines] for draw in drifts[i : i + some]]))
+            rows = np.concatenate(part).astype(np.float64)
+            noise = rng.standard_normal((len(rows), len(gaps), rows.shape[2]))
+            if isinstance(clock, Net):
+                which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
+                draw_gaps(of.gaps, rows, which, laws.mean, noise / np.sqrt(laws.precision)[:, None])
+            else:
+                known = clock.at(own), rows[:, own], laws
+                rows[:, gaps] = ou_process.draw_at(clock, *known, clock.at(~own), noise, joint=True)
+            for draws, found in zip(part, np.split(rows, len(part)), strict=True):
+                draws[:, gaps] = found[:, gaps]

@@ -52,9 +52,8 @@ def ready(design: Design, prior_rows: float, strength: tuple[float, float] = STR
     """Prepare the features of the rows with entries; the prior mean counts as `prior_rows` of them."""
     n = design.matrix.shape[0]
     total, count = design.transposed(np.ones((n, 1)))[:, 0], n + prior_rows
-    values = vectors = None
-    if design.n_features <= MOST_DIRECT:
-        values, vectors = decomposed(design.gram(), total, count)
+    few = design.n_features <= MOST_DIRECT
+    values, vectors = decomposed(design.gram(), total, count) if few else (None, None)
     return PreparedFeatures(design, total, count, values, vectors, (strength[0], strength[1] / design.size))
 
 

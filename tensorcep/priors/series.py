@@ -146,7 +146,18 @@ def clock(series: Series, mode: Mode) -> Clock:
     what = f"Series of mode {mode.name!r}"
     check_choice(f"kind of the {what}", series.kind, KINDS)
     check_flag(f"cyclic of the {what}", series.cyclic)
-    order = _checked_order(series.order, mode, what)
+    order: tuple[Any, ...] = ()
+    if series.order is not None:
+        index = pd.Index(series.order, tupleize_cols=False)
+        if mode.labels is None or not index.is_unique:
+            odd = "labels more than once" if mode.labels is not None else "no labels in that mode"
+            fail_value(f"order of the {what} must list the labels of the mode, each once; got {odd}.")
+        order = tuple(index.tolist())
+        if not all(isinstance(item, (str, int, float)) for item in order):
+            fail_value(f"order of the {what} must hold text or numbers; other labels tell their order themselves.")
+        lost = mode.labels.index[index.get_indexer(mode.labels.index) < 0].tolist()
+        if lost:
+            fail_value(f"order of the {what} must list all labels of the mode; {lost[0]!r} is missing.")
     if mode.labels is None:
         read, raw = "row", np.arange(mode.size, dtype=np.float64)
     else:
@@ -184,22 +195,6 @@ def clock(series: Series, mode: Mode) -> Clock:
     if len(phases) * len(np.unique(np.diff(np.sort(times)))) > MOST_PAIRS:
         fail_value(f"{what} has a season, but too many steps of different lengths for one; round its labels.")
     return Clock(series.kind, read, step, period, circle, order, times, phases)
-
-
-def _checked_order(order: Any, mode: Mode, what: str) -> tuple[Any, ...]:
-    """The labels in their order, none where they tell it themselves."""
-    if order is None:
-        return ()
-    index = pd.Index(order, tupleize_cols=False)
-    if mode.labels is None or not index.is_unique:
-        odd = "labels more than once" if mode.labels is not None else "no labels in that mode"
-        fail_value(f"order of the {what} must list the labels of the mode, each once; got {odd}.")
-    if not all(isinstance(item, (str, int, float)) for item in index.tolist()):
-        fail_value(f"order of the {what} must hold text or numbers; other labels tell their order themselves.")
-    if (index.get_indexer(mode.labels.index) < 0).any():
-        lost = mode.labels.index[index.get_indexer(mode.labels.index) < 0].tolist()[0]
-        fail_value(f"order of the {what} must list all labels of the mode; {lost!r} is missing.")
-    return tuple(index.tolist())
 
 
 def _checked_period(period: Any, read: str, what: str) -> float:
