@@ -106,7 +106,7 @@ def _read(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     extent: dict[str, Any] = {}
     if _is_placed(args) and not has_workers(args):
         data: Any = Files(files_of(args.data), cells.reading_of(args), distinct=True)
-        text, likelihood = args.data, default_likelihood(data)
+        tensor, text = data, args.data
     else:
         alone = has_workers(args) or cells.given_extents(args)
         words = None if alone else cells.cells_of_words(args.data, args)
@@ -117,9 +117,8 @@ def _read(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
             data = tensor = cells.with_zeros(tensor, args)
         name = cells.value_column(args.data, args)
         text = cells.described(tensor) + ("" if name is None else f", value {name}")
-        likelihood = default_likelihood(tensor)
     if not args.quiet:
-        show(f"data        {text}\nlikelihood  {args.likelihood or likelihood}")
+        show(f"data        {text}\nlikelihood  {args.likelihood or default_likelihood(tensor)}")
     return data, extent
 
 

@@ -130,15 +130,13 @@ class Clock(NamedTuple):
             fail_value(f"{what} needs rows at times of their own; got {bad!r}, at the time of another row.")
         if self.circle and not self.circle > float(both.max() - both.min()):
             fail_value(f"{what} is cyclic; its labels must lie within one period, of {self.circle * self.step:g}.")
-        phases = self.phases
+        clock = self._replace(times=both)
         for time in times[self.phase_of(times) < 0].tolist():
-            phase = time % self.period
-            apart = np.abs(phases - phase)
-            if np.minimum(apart, self.period - apart).min() > SAME_PHASE:
-                phases = np.append(phases, phase)
-        if len(phases) > MOST_PHASES:
-            fail_value(f"{what} has {len(phases)} phases in its period, at most {MOST_PHASES} can be learned.")
-        return self._replace(times=both, phases=phases)
+            if clock.phase_of(np.array([time]))[0] < 0:
+                clock = clock._replace(phases=np.append(clock.phases, time % self.period))
+        if len(clock.phases) > MOST_PHASES:
+            fail_value(f"{what} has {len(clock.phases)} phases in its period, at most {MOST_PHASES} can be learned.")
+        return clock
 
 
 def clock(series: Series, mode: Mode) -> Clock:
