@@ -33,23 +33,18 @@ MODEL_NAME, FIGURE_NAME = "tensorcep-demo.npz", "tensorcep-demo.png"
 
 
 class Demo(NamedTuple):
-    """What the demonstration found on the held-out entries.
-
-    The model's RMSE, that of the training mean everywhere, and those of masked parafac for each start; the share of
-    values inside their intervals of nominal coverage COVERAGE; seconds of the fit, with what had to be compiled. There
-    is no figure where matplotlib is not installed.
-    """
+    """What the demonstration found on the held-out entries."""
 
     train: SparseTensor
     test: SparseTensor
     model: CPRegressor
-    seconds: float
+    seconds: float  # of the fit, with what had to be compiled
     rmse: float
-    rmse_mean: float
-    rmse_parafac: np.ndarray
-    coverage: float
+    rmse_mean: float  # of the training mean everywhere
+    rmse_parafac: np.ndarray  # of masked parafac, for each start
+    coverage: float  # share of values inside their intervals of nominal coverage COVERAGE
     model_file: Path
-    figure_file: Path | None
+    figure_file: Path | None  # where matplotlib is installed
 
 
 def run_demo(

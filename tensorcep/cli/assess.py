@@ -57,8 +57,7 @@ def run_evaluate(args: argparse.Namespace) -> None:
 
 def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
     """The scores that fit the model's kind of data; of levels that are words those that need no numbers."""
-    X, y, extent = cells.X, cells.y, cells.extent
-    kind = model.parts_[0].kind
+    X, y, extent, kind = cells.X, cells.y, cells.extent, model.parts_[0].kind
     of_levels = kind == "levels"
     if kind == "labels":
         return metrics.evaluate_binary(y, model.predict_proba(X)[:, 1])

@@ -60,8 +60,7 @@ class ARDPrior(LearnedPrior):
         return self._with_diagonal(now, rng.gamma(q.a) / q.b)
 
     def bound(self, posterior: PosteriorOfComponents) -> float:
-        shape = self.strength * ARD_SHAPE
-        used = np.zeros(len(posterior.a))
+        shape, used = self.strength * ARD_SHAPE, np.zeros(len(posterior.a))
         for k, n in enumerate(posterior.counts):
             np.add.at(used, self.components[k], n * self.free[k])
         a, b = posterior.a, posterior.b

@@ -105,12 +105,10 @@ class RowPrior:
 
 @dataclass(frozen=True, eq=False)
 class LearnedPrior(RowPrior):
-    """A prior with parameters of its own, which are learned from the rows that have entries.
+    """A prior with parameters of its own, which are learned from the rows that have entries."""
 
-    Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
-    (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
-    """
-
+    # Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
+    # (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
     # What is expected of a row of each mode before any entry, and the deviation from it
     mean: np.ndarray  # (K, R)
     scale: np.ndarray  # (K, R)
@@ -159,12 +157,10 @@ class ModeParameters(NamedTuple):
 
 
 class ModeLaw(Protocol):
-    """The law of the parameters of one mode's prior; `PriorByMode` has one for each mode, its posterior `q` a record.
+    """The law of the parameters of a mode's prior; `PriorByMode` has one for each mode, its posterior `q` a record."""
 
-    A law has the fields free (R,) bool, columns that are inferred; centre and width (D,), what is expected of a row
-    before any entry and the deviation from it, in these; and weight, how many times as much as by default that counts.
-    """
-
+    # Its fields: free (R,) bool, columns that are inferred; centre and width (D,), what is expected of a row before
+    # any entry and the deviation from it, in these; and weight, how many times as much as by default that counts.
     # Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours
     def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any: ...
     def expectation(self, q: Any) -> ModeParameters: ...  # the prior that the rows should have

@@ -70,8 +70,7 @@ def moments(of: Deviations, row: np.ndarray, time: np.ndarray) -> tuple[np.ndarr
     # pairs that are not known follow from the moments of those that are
     near = Near(*(part[~known] for part in near))
     *counts, between = shares(of, near.from_left, near.to_right)
-    places = [np.maximum(side, 0) for side in (near.left, near.right)]
-    expected = np.zeros_like(between)
+    places, expected = [np.maximum(side, 0) for side in (near.left, near.right)], np.zeros_like(between)
     for side, place, count in zip((near.left, near.right), places, counts, strict=True):
         count[:, side < 0] = 0.0
         expected += count * of.mean[:, place]

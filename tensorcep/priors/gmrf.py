@@ -265,8 +265,7 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
     if seen.all():
         return np.arange(n), net.left, net.right, np.ones((L, n)), multiples[:, None] * net.weight, []
     _, part = connected_components(net.matrix, directed=False)
-    known = np.isin(part, part[seen])
-    rest = np.ones((n, L))
+    known, rest = np.isin(part, part[seen]), np.ones((n, L))
     near: list[dict[int, np.ndarray]] = [{} for _ in range(n)]  # the weights (L,) of the edges of each row
     for a, b, each in zip(net.left.tolist(), net.right.tolist(), net.weight.tolist(), strict=True):
         near[a][b] = near[b][a] = each * multiples

@@ -279,8 +279,7 @@ def levels(of: Any, known: SeriesTable, shares: np.ndarray, noise: Any = None) -
     if noise is not None:
         season = season + np.einsum("lsd,lsp->lpd", shares, kept**-0.5) * noise[1]
     season = of.vectors @ season if season.shape[1] else season
-    whole = of.gram.sum(axis=1)[:, None] + of.mean_rows
-    total = shares.sum(axis=1)
+    whole, total = of.gram.sum(axis=1)[:, None] + of.mean_rows, shares.sum(axis=1)
     level = (total * known.level - (np.einsum("lp,lpd->ld", of.gram, season) if season.shape[1] else 0.0)) / whole
     if noise is not None:
         level = level + total * noise[0] / np.sqrt(whole)
@@ -383,8 +382,7 @@ def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.n
     rank = np.searchsorted(distinct, time, side="right")
     key = known_row.astype(np.int64) * (len(distinct) + 1) + np.searchsorted(distinct, known_time) + 1
     right = np.searchsorted(key, row * (len(distinct) + 1) + rank, side="right")
-    left, n = right - 1, len(key)
-    found = []
+    left, n, found = right - 1, len(key), []
     for side in (left, right):
         inside, at = (side >= 0) & (side < n), np.clip(side, 0, max(n - 1, 0))
         known_there = inside & np.isfinite(time) & (known_row[at] == row) if n else inside

@@ -110,8 +110,7 @@ def log_density(have: PreparedFeatures, known: FeatureSums, log_strength: float)
 def _slice(have: PreparedFeatures, known: FeatureSums, at: float, rng: np.random.Generator) -> float:
     """The next value of a slice sampler of the log of the strength (Neal 2003, figs 3 and 5)."""
     unit = float(np.log(have.design.size))
-    level = log_density(have, known, at) - rng.exponential()
-    low = at - rng.random()
+    level, low = log_density(have, known, at) - rng.exponential(), at - rng.random()
     high, left = low + 1.0, int(STEPS * rng.random())
     for _ in range(left):
         if low < unit - RANGE or log_density(have, known, low) <= level:
@@ -241,11 +240,9 @@ class FeaturesLaw(NamedTuple):
         return ModeParameters(self.centre + mean, root @ root.T, Slopes(coef, strength))
 
     def bound(self, q: PosteriorOfSlopes) -> float:
-        """What the mode adds to the bound.
-
-        With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V -
-        V0)), less the divergence of q from what was before, and the log prior of the strength.
-        """
+        """What the mode adds to the bound."""
+        # With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V -
+        # V0)), less the divergence of q from what was before, and the log prior of the strength.
         have, (scatter, df) = self.have, self.before
         (a, b), strength, D, F = have.prior, q.slopes.strength, len(q.mean), len(have.values)
         n = have.design.matrix.shape[0]

@@ -92,11 +92,9 @@ def _eliminate_below(first, spare, A, V, h, inverse):
 
 @block_kernel
 def _factorise(D, A, V, h, spare, inverse):
-    """V A V' becomes diagonal, with `inverse` (S,) for its inverse, V being lower triangular, and h (1, S) becomes V h.
-
-    A and V are (S, S), of which D lines count; what A has below its diagonal is not read. A is overwritten; `spare`
-    (COLUMNS, S) is room.
-    """
+    """V A V' becomes diagonal, its inverse is `inverse` (S,), V being lower triangular, and h (1, S) becomes V h."""
+    # A and V are (S, S), of which D lines count; what A has below its diagonal is not read. A is overwritten; `spare`
+    # (COLUMNS, S) is room.
     S = len(A)
     V[:] = 0.0
     for i in range(D):
