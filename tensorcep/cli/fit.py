@@ -147,12 +147,11 @@ def _check_place(args: argparse.Namespace) -> None:
     placed, matrices = args.scratch is not None or args.memory is not None, args.model != "cp" or args.also
     if placed and matrices:
         fail_value("--scratch and --memory are for one tensor (--model cp); leave them out.")
-    if has_workers(args):
-        if placed:
-            text = "--scratch and --memory are for a fit in this process; got --dask-local or --dask-scheduler"
-            fail_value(f"{text}; leave them out.")
-        return
-    if not _is_placed(args):
+    workers = has_workers(args)
+    if workers and placed:
+        text = "--scratch and --memory are for a fit in this process; got --dask-local or --dask-scheduler"
+        fail_value(f"{text}; leave them out.")
+    if workers or not _is_placed(args):
         return
     if matrices:
         fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")

@@ -122,8 +122,7 @@ class Features:
     X: Any
 
     def __repr__(self) -> str:
-        shape = getattr(self.X, "shape", None) or np.shape(self.X)
-        return f"Features({' x '.join(map(str, shape))})"
+        return f"Features({' x '.join(map(str, np.shape(self.X)))})"
 
 
 class Mode(NamedTuple):

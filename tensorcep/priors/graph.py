@@ -149,16 +149,9 @@ def _of_edges(edges: Any, what: str) -> tuple[Any, Any, np.ndarray, Any]:
     for edge in edges:
         if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
             fail_value(f"{what} must have edges (a, b) or (a, b, weight); got {edge!r}.")
-    a, b = (_objects([edge[i] for edge in edges]) for i in (0, 1))
+    a, b = (pd.Series([edge[i] for edge in edges], dtype=object) for i in (0, 1))
     weight = _weights([edge[2] if len(edge) == 3 else 1.0 for edge in edges], what)
-    return a, b, weight, np.concatenate([a, b, _objects(nodes)])
-
-
-def _objects(labels: list[Any]) -> np.ndarray:
-    """Labels as an array, whatever they are."""
-    out = np.empty(len(labels), dtype=object)
-    out[:] = labels
-    return out
+    return a, b, weight, pd.concat([a, b, pd.Series(nodes, dtype=object)])
 
 
 def _weights(weights: Any, what: str) -> np.ndarray:

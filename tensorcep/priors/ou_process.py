@@ -92,8 +92,7 @@ class Axis(NamedTuple):
         linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
         moments = chain.kernel_moments(rows, variance, cross)
         chain.neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
-        squares: np.ndarray = self.own[:, None] * square[0]
-        squares = squares + self.near @ near - 2.0 * (self.between @ between)
+        squares: np.ndarray = self.own[:, None] * square[0] + self.near @ near - 2.0 * (self.between @ between)
         return squares, times_k(self, *linear)
 
     def unseen(self, modes: ModePrior, k: int, seen: Any, mean: np.ndarray, cov: np.ndarray, told: Any) -> Moments:
