@@ -34,8 +34,7 @@ class PosteriorOfComponents(NamedTuple):
 class ARDPrior(LearnedPrior):
     """Rows whose precision is learned component by component; their means are as expected (see `LearnedPrior`)."""
 
-    # (K, R) int64 or None: the component that each column of a mode belongs to, where that is not the column's number
-    component: np.ndarray | None = None
+    component: np.ndarray | None = None  # (K, R) int64: that each column of a mode belongs to, where not its number
 
     @property
     def components(self) -> np.ndarray:

@@ -18,8 +18,7 @@ from tensorcep.kernels.rows import row_moments
 class Slopes(NamedTuple):
     """How the prior mean of a mode's rows depends on their F features."""
 
-    # (F, R): the mean of a row with the features x is that of its mode plus x coef
-    coef: Annotated[np.ndarray, Sized("_ R")]
+    coef: Annotated[np.ndarray, Sized("_ R")]  # (F, R): a row with the features x has the mean of its mode plus x coef
     strength: float  # precision of coef beside that of the rows
 
 
@@ -109,9 +108,8 @@ class LearnedPrior(RowPrior):
 
     # Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
     # (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
-    # What is expected of a row of each mode before any entry, and the deviation from it
-    mean: np.ndarray  # (K, R)
-    scale: np.ndarray  # (K, R)
+    mean: np.ndarray  # (K, R): what is expected of a row of each mode before any entry
+    scale: np.ndarray  # (K, R): the deviation from it
     free: np.ndarray  # (K, R) bool: columns that are inferred; the others keep the prior that they have
     # How many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
     strength: float = 1.0
@@ -172,8 +170,7 @@ class ModeLaw(Protocol):
 class Conditional(NamedTuple):
     """The prior that the rows have at present."""
 
-    # Natural parameters: a line for each row, or one for each mode (see `per_row`)
-    Lam: np.ndarray  # (n, P)
+    Lam: np.ndarray  # (n, P): natural parameters, a line for each row, or one for each mode (see `per_row`)
     eta: np.ndarray  # (n, R)
     modes: ModePrior | None  # the same per mode, where it is learned
     # (n_rows,) bool: rows that it is learned from: those with entries, and those of a graph that are not integrated out

@@ -23,10 +23,8 @@ class PriorByMode(LearnedPrior):
 
     designs: tuple[Design | None, ...] = ()  # the features of the rows of each mode; nothing where none has any
     clocks: tuple[Known | None, ...] = ()  # the axis of each mode that is a series, and the graph of each that is one
-    # Prior shape and rate of the strength of features, in units of their mean square length
-    feature_strength: tuple[float, float] = STRENGTH
-    # What is made of the rows with entries of each mode; nothing before `for_rows`
-    have: tuple[PreparedFeatures | Prepared | None, ...] = ()
+    feature_strength: tuple[float, float] = STRENGTH  # prior shape and rate, in units of features' mean square length
+    have: tuple[PreparedFeatures | Prepared | None, ...] = ()  # of the rows with entries; nothing before `for_rows`
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> PriorByMode:
         have: list[Any] = []

@@ -105,8 +105,7 @@ class Chain(NamedTuple):
     centre: Annotated[np.ndarray, Sized("D")]  # what was expected of a row before any entry
     width: Annotated[np.ndarray, Sized("D")]  # the deviation from it
     weight: float  # how many times as much as by default that counts
-    # Of the process (see `base.Drift`); `season` is (P, D)
-    mean: Annotated[np.ndarray, Sized("D")]
+    mean: Annotated[np.ndarray, Sized("D")]  # of the process (see `base.Drift`); `season` is (P, D)
     precision: Annotated[np.ndarray, Sized("D")]
     length: Annotated[np.ndarray, Sized("D")]
     season: Annotated[np.ndarray, Sized("_ D")]

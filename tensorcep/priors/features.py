@@ -25,8 +25,7 @@ class Design(NamedTuple):
     """Features of the rows of a mode; a row without them has zeros, as the average row with features does."""
 
     matrix: Any  # (n, F) or csr_array: zero in rows without features
-    # (F,): what is subtracted in rows with features; a matrix that is dense is centred already
-    centre: Annotated[np.ndarray, Sized("_")]
+    centre: Annotated[np.ndarray, Sized("_")]  # (F,): is subtracted in rows with features; 0 for a dense matrix
     described: Annotated[np.ndarray, Sized("_", "b")]  # (n,) bool: rows with features
     names: tuple[str, ...]  # of the features
     size: float  # mean square length of a centred row with features

@@ -54,8 +54,7 @@ class Field(NamedTuple):
     total: np.ndarray  # (L, n): K summed over the columns
     scale: np.ndarray  # (L, N): S of all N rows of the mode
     log_det: np.ndarray  # (L,): log |K|
-    # As in `ou_process.Axis`, without a season
-    strengths: np.ndarray
+    strengths: np.ndarray  # this and what follows up to the vectors: as in `ou_process.Axis`, without a season
     mean_rows: float
     shape: float
     gram: np.ndarray
