@@ -28,9 +28,7 @@ from tensorcep.core.kernel_cache import available_levels, first_problem
 # Each fit compiles what it needs and takes no time beside that.
 SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8
 WAIT = 0.05  # seconds between looks at the processes
-CHILD = (
-    "import sys; sys.path[:] = sys.argv[2:]; from tensorcep.warming import warm; sys.stdout.write(warm(sys.argv[1]))"
-)
+CHILD = "import sys; sys.path[:] = sys.argv[2:]; from tensorcep.warming import warm; print(end=warm(sys.argv[1]))"
 
 
 def _entries() -> tuple[Any, Any]:

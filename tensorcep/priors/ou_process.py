@@ -396,24 +396,17 @@ def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> tuple[np.ndarr
     if known.ndim == 2:
         near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
         order = np.lexsort((times[:, 1], times[:, 0]))
-        from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
-        return order, clock.phase_of(times), Near(near.left, near.right, from_left, to_right)
-    by_time, n = np.argsort(known, kind="stable"), len(known)
-    start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
-    have, new = known[by_time] - start, times - start
-    new = np.mod(new, circle) if circle else new
-    after = np.searchsorted(have, new, side="right")
-    left, right = after - 1, after
-    if circle:
-        from_left, to_right = new - have[left], np.append(have, circle)[right] - new
-        right = right % n
     else:
-        padded = np.concatenate([[-np.inf], have, [np.inf]])
-        from_left, to_right = new - padded[after], padded[after + 1] - new
-        right = np.where(right < n, right, -1)
-    left, right = (np.where(side < 0, -1, by_time[side]) for side in (left, right))
-    from_left, to_right = np.maximum(from_left, SAME_TIME), np.maximum(to_right, SAME_TIME)
-    return np.argsort(new, kind="stable"), clock.phase_of(times), Near(left, right, from_left, to_right)
+        by_time = np.argsort(known, kind="stable")
+        start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
+        have, new = known[by_time] - start, np.mod(times - start, circle) if circle else times - start
+        left, right, *apart = neighbours((np.zeros(len(have)), have), (np.zeros(len(new)), new))
+        if circle:  # the first row follows the last one
+            right, apart[1] = np.where(right < 0, 0, right), np.where(right < 0, circle - new, apart[1])
+        near = Near(*(np.where(side < 0, -1, by_time[side]) for side in (left, right)), *apart)
+        order = np.argsort(new, kind="stable")
+    from_left, to_right = (np.maximum(side, SAME_TIME) for side in near[2:])
+    return order, clock.phase_of(times), near._replace(from_left=from_left, to_right=to_right)
 
 
 def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
