@@ -205,8 +205,7 @@ def cells_of_words(
     frame = files.read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
-        what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
-        fail_value(f"{what}; --drop-missing leaves them out.")
+        fail_value(f"column {value!r} of '{path}' has {missing.sum()} missing words; --drop-missing leaves them out.")
     frame = frame[~missing].reset_index(drop=True)
     known = args.levels or classes or sorted(frame[value].unique())  # `classes`: those of an earlier file
     codes = pd.Categorical(frame[value], categories=known).codes

@@ -351,8 +351,7 @@ def run_update(args: argparse.Namespace) -> None:
         if earlier is not None:
             called = "" if earlier == name else f" as '{earlier}'"
             what = f"'{name}' was learned already{called} ({count} lines with the same checksum)"
-            mend = "leave it out, or give --again if the same observations were made twice"
-            fail_value(f"{what}; {mend}.")
+            fail_value(f"{what}; leave it out, or give --again if the same observations were made twice.")
     tables, seen = [], int(model.n_samples_seen_)
     for path in args.data:
         cells = read_scored(path, args, model)

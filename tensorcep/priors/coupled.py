@@ -126,9 +126,8 @@ class Chain(NamedTuple):
             found = gmrf.moments_at(clock, self, told, eta)
         else:
             place, found = self._along(clock, np.arange(len(eta)), told, eta)
-            mean, cov = np.empty_like(found.mean), np.empty_like(found.cov)
-            mean[place], cov[place] = found.mean, found.cov
-            found = found._replace(mean=mean, cov=cov)
+            back = np.argsort(place)
+            found = found._replace(mean=found.mean[back], cov=found.cov[back])
         eta, Lam, _ = moments_of(found.cov, found.mean)  # their roles exchanged
         if found.apart:
             D = eta.shape[1]
@@ -154,8 +153,7 @@ class Chain(NamedTuple):
             found = of.joint(at, at[:, None] * self.mean, np.zeros(D)).marginals(Lam[of.place], eta[of.place])
         else:
             _, found = self._along(clock, np.flatnonzero(seen), Lam, eta)
-        mean = np.empty_like(found.mean)
-        mean[of.order] = found.mean
+        mean = found.mean[np.argsort(of.order)]
         law = CoupledLaw(np.ones(D, dtype=bool), self.centre, self.width, self.weight, of)
         q: Any = law.posterior(mean, None, Coupled(found.cov[:, diagonal(D)], found.cross))
         new = law.expectation(q)

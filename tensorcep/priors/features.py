@@ -188,8 +188,7 @@ def warn_of_rows_without(mode: Mode, described: np.ndarray, seen: np.ndarray) ->
 
 def _placed(matrix: Any, names: list[str], rows: np.ndarray, n: int) -> Design:
     """The design of n rows, of which these have features."""
-    described = np.zeros(n, dtype=bool)
-    described[rows] = True
+    described = np.isin(np.arange(n), rows)
     if sparse.issparse(matrix):
         coo = matrix.tocoo()
         whole: Any = sparse.csr_array((coo.data, (rows[coo.row], coo.col)), shape=(n, matrix.shape[1]))

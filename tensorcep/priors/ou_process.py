@@ -201,8 +201,7 @@ def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool
     (n, D), order = own.shape, np.arange(len(own))
     if closed:  # an order in which neighbours are at most two apart
         order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
-    place, (left, right) = np.empty(n, dtype=np.int64), ends(n, closed)
-    place[order] = np.arange(n)
+    place, (left, right) = np.argsort(order), ends(n, closed)
     bands, found, log_det = np.zeros((3 if closed else 2, n, D)), field[order], np.zeros(D)
     bands[0] = own[order]
     low, high = np.minimum(place[left], place[right]), np.maximum(place[left], place[right])
