@@ -119,13 +119,6 @@ class LearnedPrior(RowPrior):
         """The posterior given, per mode, means (n, R), the sum of covariances (R, R), and those of neighbours."""
         raise NotImplementedError
 
-    def update(
-        self, now: ModePrior, means: Arrays, covs: Arrays, coupled: Neighbours = (), step: float = 1.0
-    ) -> tuple[ModePrior, Any]:
-        """The rows' prior the fraction `step` of the way to its expectation, and the posterior of the parameters."""
-        posterior = self.learn(means, covs, coupled)
-        return damped(now, self.expectation(now, posterior), step), posterior
-
     def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
         """The rows' prior under the posterior of the parameters; columns that are not free keep that of `now`."""
         raise NotImplementedError
@@ -193,22 +186,6 @@ def of_mode(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
 def for_kernel(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
     """Lines of which line min(i, last) is that of packed row i, a row of mode k."""
     return lines[k : k + 1] if len(lines) == len(shape) else lines
-
-
-def first_conditional(prior: RowPrior, shape: tuple[int, ...], seen: np.ndarray) -> Conditional:
-    """The prior to begin with."""
-    if not prior.learned:
-        return Conditional(prior.Lam, prior.eta, None, np.zeros(0, dtype=bool))
-    first = offsets(shape)[:-1]  # all rows of a mode begin with the same prior
-    Lam, eta = (lines if len(lines) == len(shape) else lines[first] for lines in (prior.Lam, prior.eta))
-    precision = unpack(Lam, eta.shape[1])
-    mean = np.linalg.solve(precision, eta[..., None])[..., 0]
-    known = seen.copy()
-    for k, start in enumerate(first):  # rows of a graph without entries may be among those that it learns from
-        of = prior.axis(k)
-        if of is not None:
-            known[start + of.place] = True
-    return Conditional(Lam, eta, ModePrior(mean, precision), known)
 
 
 def conditional_of_modes(modes: ModePrior, seen: np.ndarray) -> Conditional:
