@@ -6,8 +6,6 @@ import argparse
 import os
 from typing import Any
 
-import pandas as pd
-
 import tensorcep as tc
 from tensorcep.cli.cells import changed, matrix_of, read_data, reading_of, value_column, with_zeros
 from tensorcep.cli.fit import fit_line, health_lines, method_line, noise_lines
@@ -62,11 +60,14 @@ def run_split(args: argparse.Namespace) -> None:
         check_fraction("--test-size", args.test_size)
     check_output(args.train, args.data)
     check_output(args.test, args.data, args.train)
-    table = _lines_of(args)
+    kinds = {format_of(path, args.format) for path in (args.data, args.train, args.test)}
+    merged = args.duplicates != "error" or (args.count and args.by == "entry")
+    table: Any = None  # its lines, csv as text, where the parts are lines of the same kind of file
+    if kinds in ({"csv"}, {"parquet"}) and not merged and os.path.isfile(args.data):
+        table = read_table(args.data, reading_of(args))
     # Lines are not merged: what is bought again later is held out, too.
     again = table is not None and args.by != "entry" and not args.count
-    merged = changed(args, duplicates="last" if again else args.duplicates)
-    tensor = read_data(args.data, merged, shows_progress(args))
+    tensor = read_data(args.data, changed(args, duplicates="last") if again else args, shows_progress(args))
     if tensor.nnz < 2:
         fail_value(f"'{args.data}' must hold at least two entries to be split; got {tensor.nnz}.")
     if table is not None and args.by == "entry" and len(table) != tensor.nnz:
@@ -96,15 +97,6 @@ def run_split(args: argparse.Namespace) -> None:
             tc.write_tensor(part, path, index_base=args.index_base, value=value, safe_csv=args.safe_csv)
         if not args.quiet:
             show(f"{path}  {tensor.select(rows)!r}" if n == tensor.nnz else f"{path}  {len(rows):,} lines")
-
-
-def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
-    """The lines of a table, csv as text; None where the parts are no lines of the same kind of file."""
-    kinds = {format_of(path, args.format) for path in (args.data, args.train, args.test)}
-    merged = args.duplicates != "error" or (args.count and args.by == "entry")
-    if len(kinds) > 1 or merged or not os.path.isfile(args.data):
-        return None
-    return read_table(args.data, reading_of(args)) if kinds in ({"csv"}, {"parquet"}) else None
 
 
 def run_datasets(args: argparse.Namespace) -> None:
