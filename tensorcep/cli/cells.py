@@ -394,24 +394,10 @@ def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bo
 def _chosen(
     path: str, frame: pd.DataFrame, args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
-    """The mode columns of a table, its values and its extents."""
-    extents = given_extents(args)
+    """The mode columns of a table, its values where they are wanted, and its extents."""
+    extents, known = given_extents(args), names_of_modes(model.labels_)
     check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
-    others = [name for name in frame.columns if name not in extents.values()]
-    modes, value = _chosen_columns(path, others, args, model, with_values)
-    if args.drop_missing and value is not None:
-        frame = frame[~(frame[value].isna() | frame[value].isin(MISSING))]
-    numbers = {name: _finite(path, frame[column], args.decimal) for name, column in extents.items()}
-    if value is None or has_words(model):
-        return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), numbers
-    return frame[modes], _finite(path, frame[value], args.decimal), numbers
-
-
-def _chosen_columns(
-    path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
-) -> tuple[list[Any], Any]:
-    """The mode columns, and the value column where values are wanted."""
-    order, known = len(model.labels_), names_of_modes(model.labels_)
+    names: list[Any] = [name for name in frame.columns if name not in extents.values()]
     value: Any = None if args.value is None else _column(args.value, args)
     modes: Any = reading_of(args).modes
     if modes is None and None not in known and set(known) <= set(names):
@@ -422,18 +408,22 @@ def _chosen_columns(
         fail_value(f"{what}; rename them, or say with --modes which they are.")
     if modes is None:  # the model has no names, or the file none or row numbers
         modes = [name for name in names if name != value]
-        if value is None and len(modes) == order + 1:
+        if value is None and len(modes) == len(known) + 1:
             modes = modes[:-1]
     check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
-    if len(modes) != order:  # as --modes has it
-        what = f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}"
+    if len(modes) != len(known):  # as --modes has it
+        what = f"'{path}' must have {len(known)} mode columns like the model{' and a value' if with_values else ''}"
         fail_value(f"{what}; got the columns {', '.join(map(str, names))}; name them with --modes.")
-    if not with_values:
-        return modes, None
     rest = [name for name in names if name not in modes]
-    if value is None and not rest:
+    if with_values and value is None and not rest:
         fail_value(f"'{path}' has no column left for the value beside the modes {', '.join(map(str, modes))}.")
-    return modes, rest[-1] if value is None else value
+    value = None if not with_values else rest[-1] if value is None else value
+    if args.drop_missing and value is not None:
+        frame = frame[~(frame[value].isna() | frame[value].isin(MISSING))]
+    numbers = {name: _finite(path, frame[column], args.decimal) for name, column in extents.items()}
+    if value is None or has_words(model):
+        return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), numbers
+    return frame[modes], _finite(path, frame[value], args.decimal), numbers
 
 
 def _finite(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:
