@@ -18,8 +18,7 @@ from scipy.special import digamma
 from tensorcep.likelihoods.parameters.base import divergences
 from tensorcep.priors.base import Arrays, LearnedPrior, ModePrior, Neighbours
 
-# Shape and rate of the Gamma prior of a precision, in units of the prior scale.
-ARD_SHAPE = 1e-3
+ARD_SHAPE = 1e-3  # shape and rate of the Gamma prior of a precision, in units of the prior scale
 
 
 class PosteriorOfComponents(NamedTuple):

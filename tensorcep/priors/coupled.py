@@ -21,8 +21,7 @@ from tensorcep.priors.ou_process import Axis, Chained, SeriesTable, laws_of, lev
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Links, Marginals
 
-# Numbers of rows that gaps are filled of at a time.
-NUMBERS_AT_A_TIME = 20_000_000
+NUMBERS_AT_A_TIME = 20_000_000  # of rows whose gaps are filled
 Known = Clock | Net
 Prepared = Axis | Field
 Joint = Links | Bonds  # the prior of coupled rows together, in their order

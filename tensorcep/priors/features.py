@@ -17,8 +17,7 @@ from tensorcep.kernels.rank_update import times_narrow, transposed_times_narrow
 
 # The features of a mode's rows as a matrix: centred without being filled in, with the products that priors need.
 
-# Columns up to which products are those of `kernels.rank_update`.
-NARROW = 64
+NARROW = 64  # columns up to which products are those of `kernels.rank_update`
 
 
 class Design(NamedTuple):
@@ -86,8 +85,7 @@ def design(matrix: Any, described: np.ndarray, names: tuple[str, ...]) -> Design
 
 # Features of the rows of a mode as a user gives them, and their design for a fit.
 
-# Numbers of a matrix of features from which it is stored as a sparse one if it has categories.
-MOST_DENSE = 20_000_000
+MOST_DENSE = 20_000_000  # numbers of a matrix of features from which it is stored as a sparse one if it has categories
 
 
 @dataclass(frozen=True, repr=False, eq=False)

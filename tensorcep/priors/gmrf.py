@@ -35,8 +35,7 @@ from tensorcep.priors.solvers.sparse import NOT_POSITIVE, EliminationOrder, pert
 
 # Lengths of the grid beside 0, in edges the least and the largest, which is at most so many times the rows of a part.
 LENGTHS, LEAST_EDGES, MOST_EDGES, MOST_RANGES = 12, 0.3, 300.0, 3.0
-# Products that a factor of numbers may take: some seconds.
-MOST_WORK = 2e9
+MOST_WORK = 2e9  # products that a factor of numbers may take: some seconds
 
 
 class Field(NamedTuple):
@@ -243,8 +242,7 @@ def _moments(order: EliminationOrder, ends: Ends, Lam: np.ndarray, between: np.n
 # A row that is integrated out couples its neighbours. With y = S x, S as above, the precision of y is always a
 # diagonal `rest` and a Laplacian with positive weights, so that nothing is ever subtracted.
 
-# Neighbours of a row that is integrated out, at most.
-MOST_COUPLED = 16
+MOST_COUPLED = 16  # neighbours of a row that is integrated out, at most
 
 
 class Gap(NamedTuple):

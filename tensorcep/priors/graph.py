@@ -15,8 +15,7 @@ from tensorcep.core.persist.records import Sized
 from tensorcep.entries.coo import stored_cells
 from tensorcep.priors.features import Mode, rows_of_index, rows_of_lines
 
-# A larger weight, in medians, leaves nothing of the others in float64.
-MOST_WEIGHT = 1e12
+MOST_WEIGHT = 1e12  # a larger one, in medians, leaves nothing of the others in float64
 TAKEN = "a square matrix, a DataFrame of edges, pairs or triples, or a networkx graph"
 
 

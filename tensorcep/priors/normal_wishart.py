@@ -17,8 +17,7 @@ from tensorcep.priors.base import Coupled, ModeParameters
 #
 # Matrices of some ten columns are too small for calls of a library each: what goes on between these takes longer.
 
-# Vectors that are centred at a time.
-CHUNK = 32
+CHUNK = 32  # vectors that are centred at a time
 
 
 def sums_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -31,14 +31,10 @@ from tensorcep.priors.solvers.chain import Links
 # Lengths of the grid, in median steps the least, in ranges the largest; on a circle in its own lengths. Beyond the
 # largest one a process is a random walk.
 LENGTHS, LEAST_STEPS, MOST_RANGES, MOST_CIRCLES, WALK = 24, 0.3, 30.0, 3.0, 1000.0
-# Precisions of a season beside that of the process, of the grid.
-STRENGTHS = 10.0 ** np.arange(-2.0, 4.0)
-# The prior shape of a precision.
-SHAPE = 0.5
-# As how many rows the prior of a level counts that is 0.
-NO_LEVEL = 1e12
-# Decimals to which steps are the same.
-SAME_STEP = 9
+STRENGTHS = 10.0 ** np.arange(-2.0, 4.0)  # precisions of a season beside that of the process, of the grid
+SHAPE = 0.5  # the prior shape of a precision
+NO_LEVEL = 1e12  # as how many rows the prior of a level counts that is 0
+SAME_STEP = 9  # decimals to which steps are the same
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 

@@ -27,14 +27,10 @@ from tensorcep.priors.normal_wishart import MEAN_ROWS, NormalWishart, draw_root,
 # sec. 3. Where we differ: with few features (mu, Lam, B) are one draw, and the strength one with all three integrated
 # out, by a slice sampler of its log; so draws do not depend on B before, which would move slowly where B is small.
 
-# Up to so many features the matrix is decomposed, at the cost of their number to the third, once.
-MOST_DIRECT = 2000
-# Prior shape and rate of the strength, in units of the features' mean square length.
-STRENGTH = (1e-3, 1e-3)
-# Steps of the slice sampler, and how far from its unit the log of the strength may go.
-STEPS, RANGE = 20, 30.0
-# Conjugate gradients: the relative residual at which they end, and the most steps.
-RESIDUAL, MOST_STEPS = 1e-6, 1000
+MOST_DIRECT = 2000  # up to so many features the matrix is decomposed, at the cost of their number to the third, once
+STRENGTH = (1e-3, 1e-3)  # prior shape and rate of the strength, in units of the features' mean square length
+STEPS, RANGE = 20, 30.0  # of the slice sampler, and how far from its unit the log of the strength may go
+RESIDUAL, MOST_STEPS = 1e-6, 1000  # of conjugate gradients: the relative residual at which they end, and the most steps
 
 
 class PreparedFeatures(NamedTuple):
@@ -159,8 +155,7 @@ def solve(have: PreparedFeatures, right: np.ndarray, strength: float, start: np.
 # Samplers draw (mu, Lam, B) and its strength given the rows (above). Mean-field methods have the posterior of
 # (mu, Lam, B) as a factor, and of the strength the value at which the lower bound is highest.
 
-# Values of the log of the strength among which the best one is sought first.
-GRID = 31
+GRID = 31  # values of the log of the strength among which the best one is sought first
 
 
 class PosteriorOfSlopes(NamedTuple):

@@ -14,13 +14,10 @@ from tensorcep.core.persist.records import Sized
 from tensorcep.priors.features import Mode
 
 KINDS = ("auto", "ou", "rw")
-# Steps of a circle, at most: beside longer ones steps are lost in rounding.
-MOST_STEPS = 1e12
+MOST_STEPS = 1e12  # steps of a circle, at most: beside longer ones steps are lost in rounding
 # Phases of a season, at most, and the share of a step within which two phases are one.
 MOST_PHASES, SAME_PHASE = 400, 1e-6
-# Distinct distances of neighbours times phases.
-MOST_PAIRS = 1_000_000
-# Numbers of labels: what pandas calls their kind, and how they count.
+MOST_PAIRS = 1_000_000  # distinct distances of neighbours times phases
 READ = "numbers, Timestamps, Timedeltas, dates or Periods"
 # Text that is a month or a day, as ISO 8601 writes it, perhaps with a time.
 ZONED = r".*[T ].*(Z|[+-]\d\d(:?\d\d)?)$"

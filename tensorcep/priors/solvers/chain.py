@@ -254,8 +254,7 @@ def marginals_back(V, y, between, mean, cov, cross):
 # number of rows gets one more, which is integrated out: a node of precision d that is coupled by d with both ends of
 # the edge that closes the circle takes the place of that edge, if the ends' own precisions grow by d.
 
-# Couplings below this are none.
-NO_COUPLING = 1e-50
+NO_COUPLING = 1e-50  # couplings below this are none
 Key = tuple[int, int, int]  # of a random stream: seed, sweep, what
 
 
