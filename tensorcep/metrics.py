@@ -274,12 +274,9 @@ def evaluate_regression(
     0.354
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
-    result = {
-        "rmse": rmse(y, mean, weights),
-        "mae": mae(y, mean, weights),
-        "log_likelihood": gaussian_log_score(y, mean, sd, weights),
-        "crps": crps_gaussian(y, mean, sd, weights),
-    }
+    result = {"rmse": rmse(y, mean, weights), "mae": mae(y, mean, weights)}
+    result["log_likelihood"] = gaussian_log_score(y, mean, sd, weights)
+    result["crps"] = crps_gaussian(y, mean, sd, weights)
     half = {level: ndtri(0.5 + 0.5 * level) * sd for level in COVERAGE_LEVELS}
     return result | _coverages(y, {level: (mean - h, mean + h) for level, h in half.items()}, weights)
 
@@ -340,11 +337,8 @@ def evaluate_counts(
     1.0
     """
     (y, mean, log_prob), weights = _inputs(weights, y=y, mean=mean, log_prob=log_prob)
-    result = {
-        "rmse": rmse(y, mean, weights),
-        "mae": mae(y, mean, weights),
-        "log_likelihood": float(np.average(log_prob, weights=weights)),
-    }
+    result = {"rmse": rmse(y, mean, weights), "mae": mae(y, mean, weights)}
+    result["log_likelihood"] = float(np.average(log_prob, weights=weights))
     return result | _coverages(y, intervals, weights)
 
 

@@ -25,8 +25,7 @@ from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
 from tensorcep.core.compile import AS_PYTHON
 from tensorcep.core.kernel_cache import available_levels, first_problem
 
-# Each fit compiles what it needs and takes no time beside that.
-SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8
+SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8  # a fit compiles what it needs and takes no time beside that
 WAIT = 0.05  # seconds between looks at the processes
 CHILD = "import sys; sys.path[:] = sys.argv[2:]; from tensorcep.warming import warm; print(end=warm(sys.argv[1]))"
 

@@ -73,8 +73,7 @@ def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
     mean, sd = model.predict(X, return_std=True, **extent)
     counted = metrics.evaluate_counts(y, mean, logs, intervals)
     if kind == "values" and model.lower_limit_ is None and model.upper_limit_ is None:
-        # the model's own intervals, as the figure has
-        return {**metrics.evaluate_regression(y, mean, sd), **counted}
+        return {**metrics.evaluate_regression(y, mean, sd), **counted}  # the model's own intervals, as the figure has
     return counted
 
 

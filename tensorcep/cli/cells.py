@@ -129,11 +129,9 @@ class Witness:
 
 def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]]:
     """Name, number of lines and checksum of each file; a pipe, which cannot be read twice, has none."""
-    return [
-        [os.path.basename(path), *(_plain_digest(path, format) or Witness([path], format).until(1, 0)[0])]
-        for path in paths
-        if path != STDOUT and os.path.isfile(path)
-    ]
+    whole = [path for path in paths if path != STDOUT and os.path.isfile(path)]
+    read = [_plain_digest(path, format) or Witness([path], format).until(1, 0)[0] for path in whole]
+    return [[os.path.basename(path), *digest] for path, digest in zip(whole, read, strict=True)]
 
 
 def _plain_digest(path: str, format: str | None) -> list[Any] | None:

@@ -43,11 +43,8 @@ ESTIMATOR_OF = {
 }
 # Options that are parameters of all estimators; those of some, with what their data are; all that are of some data.
 PASSED = ("rank", "interactions", "max_iter", "tol", "forget", "revisit")
-SPECIAL = {
-    **dict.fromkeys(("lower_limit", "upper_limit", "power", "noise"), "real values"),
-    "zero_rate": "labels",
-    "zero_inflation": "counts",
-}
+SPECIAL = dict.fromkeys(("lower_limit", "upper_limit", "power", "noise"), "real values")
+SPECIAL |= {"zero_rate": "labels", "zero_inflation": "counts"}
 ONLY_FOR = {**SPECIAL, "exposure": "counts", "n_trials": "--likelihood binomial", "levels": "--likelihood ordinal"}
 # What is known of rows: the options and examples of them.
 KNOWLEDGE = {"features": "item=items.csv", "series": "day=ou", "graph": "sensor=roads.csv"}

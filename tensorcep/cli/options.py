@@ -374,13 +374,8 @@ EXCEPTIONS: dict[str, dict[str, Any]] = {
 SHORT = {"output": ["-o"], "verbose": ["-v"], "quiet": ["-q"]}
 POSITIONAL: dict[str, dict[str, Any]] = {"positional": {}}
 POSITIONAL |= {kind: {"nargs": sign} for kind, sign in (("several", "+"), ("any", "*"), ("perhaps", "?"))}
-KINDS: dict[str, dict[str, Any]] = {
-    **POSITIONAL,
-    "flag": {"action": "store_true"},
-    "switch": {"action": argparse.BooleanOptionalAction},
-    "list": {"action": "append", "default": []},
-    "required": {"required": True},
-}
+KINDS: dict[str, dict[str, Any]] = {**POSITIONAL, "flag": {"action": "store_true"}, "required": {"required": True}}
+KINDS |= {"switch": {"action": argparse.BooleanOptionalAction}, "list": {"action": "append", "default": []}}
 
 
 def add(group: Any, words: str) -> None:

@@ -67,8 +67,7 @@ def moments(of: Deviations, row: np.ndarray, time: np.ndarray) -> tuple[np.ndarr
     mean[:, known] = of.mean[:, at]
     if of.variance is not None:
         variance[:, known] = of.variance[:, at]
-    # pairs that are not known follow from the moments of those that are
-    near = Near(*(part[~known] for part in near))
+    near = Near(*(part[~known] for part in near))  # of pairs that follow from the moments of those that are known
     *counts, between = shares(of, near.from_left, near.to_right)
     places, expected = [np.maximum(side, 0) for side in (near.left, near.right)], np.zeros_like(between)
     for side, place, count in zip((near.left, near.right), places, counts, strict=True):
