@@ -364,8 +364,7 @@ READ: dict[str, Callable[[str], Any]] = {
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     "likelihood": {"type": likelihood_in("values", "labels", "counts", "levels"), "default": None},
     "stream.likelihood": {"type": likelihood_in("values", "labels", "counts")},
-    "stream.graph": {"help": argparse.SUPPRESS},  # to say what to do instead
-    "stream.zeros": {"help": argparse.SUPPRESS},
+    **{key: {"help": argparse.SUPPRESS} for key in ("stream.graph", "stream.zeros")},  # to say what to do instead
     "threads": {"default": -1},
     "no_header": {"dest": "header", "action": "store_false"},
     "decimal": {"choices": (".", ",")},

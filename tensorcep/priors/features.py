@@ -233,8 +233,7 @@ def _columns_of_frame(X: pd.DataFrame, what: str) -> tuple[Any, list[str]]:
         block, levels = _block(X[name], f"column {name!r} of {what}")
         blocks.append(block)
         names += [str(name)] if levels is None else [f"{name}={level}" for level in levels]
-    n = sum(block.shape[1] for block in blocks)
-    if len(X) * n > MOST_DENSE:
+    if len(X) * len(names) > MOST_DENSE:
         return sparse.csr_array(sparse.hstack(blocks)), names
     return np.concatenate([b.toarray() if sparse.issparse(b) else b for b in blocks], axis=1), names
 
