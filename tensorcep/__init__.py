@@ -38,13 +38,7 @@ if TYPE_CHECKING:
     from tensorcep.linear.glm import BayesianLogisticRegression as BayesianLogisticRegression
     from tensorcep.linear.glm import BayesianProbitRegression as BayesianProbitRegression
     from tensorcep.linear.glm import BayesPointMachine as BayesPointMachine
-    from tensorcep.methods import CEP as CEP
-    from tensorcep.methods import PGVB as PGVB
-    from tensorcep.methods import VMP as VMP
-    from tensorcep.methods import WOPT as WOPT
-    from tensorcep.methods import Gibbs as Gibbs
-    from tensorcep.methods import Laplace as Laplace
-    from tensorcep.methods import PGGibbs as PGGibbs
+    from tensorcep.methods import *  # noqa: F403
     from tensorcep.model_selection.compare import compare as compare
     from tensorcep.model_selection.matching import factor_match_score as factor_match_score
     from tensorcep.model_selection.matching import replicability as replicability

@@ -33,23 +33,18 @@ MODEL_NAME, FIGURE_NAME = "tensorcep-demo.npz", "tensorcep-demo.png"
 
 
 class Demo(NamedTuple):
-    """What the demonstration found on the held-out entries.
-
-    The model's RMSE, that of the training mean everywhere, and those of masked parafac for each start; the share of
-    values inside their intervals of nominal coverage COVERAGE; seconds of the fit, with what had to be compiled. There
-    is no figure where matplotlib is not installed.
-    """
+    """What the demonstration found on the held-out entries."""
 
     train: SparseTensor
     test: SparseTensor
     model: CPRegressor
-    seconds: float
+    seconds: float  # of the fit, with what had to be compiled
     rmse: float
-    rmse_mean: float
-    rmse_parafac: np.ndarray
-    coverage: float
+    rmse_mean: float  # of the training mean everywhere
+    rmse_parafac: np.ndarray  # of masked parafac, for each start
+    coverage: float  # share of values inside their intervals of nominal coverage COVERAGE
     model_file: Path
-    figure_file: Path | None
+    figure_file: Path | None  # where matplotlib is installed
 
 
 def run_demo(
@@ -119,8 +114,7 @@ def _draw(path: Path, test: SparseTensor, mean: np.ndarray, intervals: dict[floa
 
 def report(demo: Demo) -> str:
     """The result as a few lines of text."""
-    parafac = demo.rmse_parafac
-    model = demo.model
+    parafac, model = demo.rmse_parafac, demo.model
     others = len(model.column_modes_) - model.rank_
     lines = [
         f"data        COVID-19 serology, {' x '.join(map(str, demo.train.shape))} (sample x antigen x receptor)",

@@ -95,8 +95,7 @@ def fit(
     """
     if not isinstance(model, BaseCP):
         raise TypeError(f"model must be a CP estimator; got {type(model).__name__}.")
-    how = client, checkpoint, every, n_parts, timeout
-    return fit_on_workers(model, X, y, True, *how, modes=modes, value=value)
+    return fit_on_workers(model, X, y, True, client, checkpoint, every, n_parts, timeout, modes=modes, value=value)
 
 
 def predict(model: Any, frame: Any) -> Any:
@@ -141,19 +140,17 @@ def predict(model: Any, frame: Any) -> Any:
     if not is_of(frame, "dask"):
         fail_value(f"frame must be a dask.dataframe, or a path; got {type(frame).__name__}; use model.predict.")
     meta = _predicted(frame._meta.iloc[:0], model)
-    held = importlib.import_module("dask").delayed(model, pure=True)
-    return frame.map_partitions(_predicted, held, meta=meta)
+    return frame.map_partitions(_predicted, importlib.import_module("dask").delayed(model, pure=True), meta=meta)
 
 
 def _predicted(part: pd.DataFrame, model: Any) -> pd.DataFrame:
     """The predictions of some lines."""
     none = not len(part)
     if not hasattr(model, "predict_proba"):
-        mean, std = (np.zeros(0), np.zeros(0)) if none else model.predict(part, return_std=True)
+        mean, std = np.zeros((2, 0)) if none else model.predict(part, return_std=True)
         return pd.DataFrame({"mean": mean, "std": std}, index=part.index)
     classes = np.asarray(model.classes_)
     shares = np.zeros((0, len(classes))) if none else model.predict_proba(part)
-    labels = classes[:0] if none else model.predict(part)
     table = pd.DataFrame(shares, columns=[str(name) for name in classes], index=part.index)
-    table.insert(0, "label", labels)
+    table.insert(0, "label", classes[:0] if none else model.predict(part))
     return table

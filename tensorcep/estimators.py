@@ -90,9 +90,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     family = next((family for family in FAMILIES if stored.class_name in family.classes), None)
     if family is None:
         listed = ", ".join(name for family in FAMILIES for name in family.classes)
-        fail_value(
-            f"'{stored.path}' holds a {stored.class_name[:60]!r}, which is not one of {listed}; update tensorcep."
-        )
+        what = f"'{stored.path}' holds a {stored.class_name[:60]!r}"
+        fail_value(f"{what}, which is not one of {listed}; update tensorcep.")
     cls = family.classes[stored.class_name]
     drop_projection(stored)
     with complete(path):

@@ -7,7 +7,7 @@ float. Where a score exists in scikit-learn it is that one. "Lower is better" un
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -202,8 +202,7 @@ def gaussian_log_score(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: Ar
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
     _checks.check_all("sd", sd, sd > 0.0, "be > 0")
-    density = -0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI
-    return float(np.average(density, weights=weights))
+    return float(np.average(-0.5 * ((y - mean) / sd) ** 2 - np.log(sd) - LOG_SQRT_2PI, weights=weights))
 
 
 def crps_gaussian(y: ArrayLike, mean: ArrayLike, sd: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -234,7 +233,7 @@ def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike, weights: ArrayLik
     >>> metrics.coverage([1.0, 2.0], [0.5, 2.5], [1.5, 3.5])
     0.5
     """
-    (y, lower, upper), weights = _intervals(weights, y, lower, upper)
+    (y, lower, upper), weights = _intervals(weights, y=y, lower=lower, upper=upper)
     return float(np.average((lower <= y) & (y <= upper), weights=weights))
 
 
@@ -251,7 +250,7 @@ def interval_score(
     >>> metrics.interval_score([1.0, 2.0], [0.5, 2.5], [1.5, 3.5], level=0.5)
     2.0
     """
-    (y, lower, upper), weights = _intervals(weights, y, lower, upper)
+    (y, lower, upper), weights = _intervals(weights, y=y, lower=lower, upper=upper)
     _checks.check_fraction("level", level)
     outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     return float(np.average(upper - lower + 2.0 / (1.0 - level) * outside, weights=weights))
@@ -275,12 +274,9 @@ def evaluate_regression(
     0.354
     """
     (y, mean, sd), weights = _inputs(weights, y=y, mean=mean, sd=sd)
-    result = {
-        "rmse": rmse(y, mean, weights),
-        "mae": mae(y, mean, weights),
-        "log_likelihood": gaussian_log_score(y, mean, sd, weights),
-        "crps": crps_gaussian(y, mean, sd, weights),
-    }
+    result = {"rmse": rmse(y, mean, weights), "mae": mae(y, mean, weights)}
+    result["log_likelihood"] = gaussian_log_score(y, mean, sd, weights)
+    result["crps"] = crps_gaussian(y, mean, sd, weights)
     half = {level: ndtri(0.5 + 0.5 * level) * sd for level in COVERAGE_LEVELS}
     return result | _coverages(y, {level: (mean - h, mean + h) for level, h in half.items()}, weights)
 
@@ -341,17 +337,12 @@ def evaluate_counts(
     1.0
     """
     (y, mean, log_prob), weights = _inputs(weights, y=y, mean=mean, log_prob=log_prob)
-    result = {
-        "rmse": rmse(y, mean, weights),
-        "mae": mae(y, mean, weights),
-        "log_likelihood": float(np.average(log_prob, weights=weights)),
-    }
+    result = {"rmse": rmse(y, mean, weights), "mae": mae(y, mean, weights)}
+    result["log_likelihood"] = float(np.average(log_prob, weights=weights))
     return result | _coverages(y, intervals, weights)
 
 
-def _coverages(
-    y: np.ndarray, intervals: Mapping[float, tuple[ArrayLike, ArrayLike]], weights: np.ndarray | None
-) -> dict[str, float]:
+def _coverages(y: np.ndarray, intervals: Mapping[float, tuple[Any, Any]], weights: Any) -> dict[str, float]:
     return {f"coverage_{100 * level:g}": coverage(y, *bounds, weights) for level, bounds in intervals.items()}
 
 
@@ -369,15 +360,12 @@ def _binary(y: ArrayLike, p: ArrayLike, weights: ArrayLike | None) -> tuple[np.n
     return y, p, weights
 
 
-def _intervals(
-    weights: ArrayLike | None, y: ArrayLike, lower: ArrayLike, upper: ArrayLike
-) -> tuple[list[np.ndarray], np.ndarray | None]:
-    arrays, weights = _inputs(weights, y=y, lower=lower, upper=upper)
-    _, low, high = arrays
+def _intervals(weights: ArrayLike | None, **arrays: ArrayLike) -> tuple[list[np.ndarray], np.ndarray | None]:
+    (y, low, high), weights = _inputs(weights, **arrays)
     if (low > high).any():
         n = int(np.argmax(low > high))
         raise ValueError(f"lower must not exceed upper; got {low[n]:g} and {high[n]:g} at entry {n}.")
-    return arrays, weights
+    return [y, low, high], weights
 
 
 def __dir__() -> list[str]:

@@ -18,9 +18,7 @@ class _OneByOne:
     """What both adapters share: entries wait until a batch is full, then the model learns it."""
 
     def __init__(self, model: Any, modes: Any, batch_size: int = 32):
-        self.model = model
-        self.modes = modes
-        self.batch_size = batch_size
+        self.model, self.modes, self.batch_size = model, modes, batch_size
         self._waiting: list[tuple[list[Any], Any]] = []
 
     def _labels(self, x: dict[Any, Any]) -> list[Any]:

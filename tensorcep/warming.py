@@ -25,12 +25,9 @@ from tensorcep.core.checks import check_choice, check_int, fail_value, warn_user
 from tensorcep.core.compile import AS_PYTHON
 from tensorcep.core.kernel_cache import PROBLEMS, available_levels
 
-# Each fit compiles what it needs and takes no time beside that.
-SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8
+SHAPE, ENTRIES, SWEEPS = (12, 10, 8), 400, 8  # a fit compiles what it needs and takes no time beside that
 WAIT = 0.05  # seconds between looks at the processes
-CHILD = (
-    "import sys; sys.path[:] = sys.argv[2:]; from tensorcep.warming import warm; sys.stdout.write(warm(sys.argv[1]))"
-)
+CHILD = "import sys; sys.path[:] = sys.argv[2:]; from tensorcep.warming import warm; print(end=warm(sys.argv[1]))"
 
 
 def _entries() -> tuple[Any, Any]:
@@ -76,12 +73,12 @@ def _streams() -> None:
 
 
 def _cep() -> None:
-    for name in ("CPRegressor", "CPClassifier", "CPCountRegressor"):
-        _cp(name, "cep")
+    _cp("CPClassifier", "cep")
+    _cp("CPCountRegressor", "cep")
     _cp("CPClassifier", "cep", link="probit")
     _cp("CPCountRegressor", "cep", likelihood="poisson")
     _cp("CPRegressor", "cep", interactions="cp")
-    _cp("CPRegressor", tensorcep.CEP(order=2), tensorcep.CEP(messages="averaged"))
+    _cp("CPRegressor", "cep", tensorcep.CEP(order=2), tensorcep.CEP(messages="averaged"))
 
 
 def _others() -> None:
@@ -126,23 +123,18 @@ def _matrices() -> None:
         getattr(tensorcep, name)(**how).fit(views).transform(views)
 
 
-def _features() -> tuple[Any, Any]:
+def _of_features(*names: str, **how: Any) -> None:
+    """Fits of estimators of feature vectors, and predictions of each."""
     X = np.random.default_rng(0).standard_normal((60, 4))
-    return X, (X[:, 0] + X[:, 1] > 0.0).astype(int)
+    for name in names:
+        model = getattr(tensorcep, name)(**how).fit(X, (X[:, 0] + X[:, 1] > 0.0).astype(int))
+        (model.predict if name == "GaussianProcessCountRegressor" else model.predict_proba)(X)
 
 
 def _linear() -> None:
-    X, y = _features()
-    for name in ("BayesianLogisticRegression", "BayesianProbitRegression"):
-        for method in ("cep1", "cep2", "ep", "vb"):
-            getattr(tensorcep, name)(method=method).fit(X, y).predict_proba(X)
-    tensorcep.BayesPointMachine().fit(X, y).predict_proba(X)
-
-
-def _gaussian_processes() -> None:
-    X, y = _features()
-    tensorcep.GaussianProcessClassifier().fit(X, y).predict_proba(X)
-    tensorcep.GaussianProcessCountRegressor().fit(X, y).predict(X)
+    for method in ("cep1", "cep2", "ep", "vb"):
+        _of_features("BayesianLogisticRegression", "BayesianProbitRegression", method=method)
+    _of_features("BayesPointMachine")
 
 
 # Those that take longest come first, so that two at a time end together.
@@ -159,7 +151,7 @@ KINDS: dict[str, Callable[[], None]] = {
     "pg-vb": lambda: _cp("CPClassifier", "pg-vb"),
     "matrices": _matrices,
     "linear": _linear,
-    "gaussian-processes": _gaussian_processes,
+    "gaussian-processes": lambda: _of_features("GaussianProcessClassifier", "GaussianProcessCountRegressor"),
 }
 
 
@@ -205,28 +197,30 @@ def warmup(kinds: Sequence[str] | None = None, *, n_processes: int = 2, verbose:
     return _run([(kind, {}) for kind in KINDS if kind in wanted], n_processes, verbose)
 
 
-def fill(folder: str | os.PathLike[str], n_processes: int = 2, verbose: bool = False) -> None:
-    """Compile all kinds into a folder, for every level that this processor has."""
-    folder = str(Path(folder).resolve())
-    levels = [{"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": level} for level in available_levels()]
-    _run([(kind, environment) for environment in levels for kind in KINDS], n_processes, verbose)
-
-
 def _run(jobs: Sequence[tuple[str, Mapping[str, str]]], n_processes: int, verbose: bool) -> dict[str, float]:
     """Run kinds, each in a process of its own and with its own settings of the environment; seconds by the clock."""
     waiting, seconds = [*jobs], {}
     running: dict[subprocess.Popen[str], tuple[str, float]] = {}
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with tqdm(total=len(jobs), desc="compiling", unit="kind", disable=not verbose) as bar:
         try:
             while waiting or running:
                 while waiting and len(running) < n_processes:
                     kind, environment = waiting.pop(0)
-                    running[_started(kind, environment)] = kind, time.perf_counter()
+                    command = [sys.executable, "-c", CHILD, kind, *(path or os.getcwd() for path in sys.path)]
+                    process = subprocess.Popen(command, env={**os.environ, **environment}, **how)
+                    running[process] = kind, time.perf_counter()
                 bar.set_postfix_str(", ".join(kind for kind, _ in running.values()))
                 ended = [process for process in running if process.poll() is not None]
                 for process in ended:
                     kind, begin = running.pop(process)
-                    _check_end(kind, process)
+                    out, err = (text.strip() for text in process.communicate())
+                    if process.returncode:
+                        last = (err.splitlines() or [f"exit code {process.returncode}"])[-1]
+                        raise RuntimeError(f"the process that compiles {kind!r} failed: {last}")
+                    if out:
+                        lost = f"what was compiled for {kind!r} may be lost: {out}"
+                        warn_user(f"{lost}; set NUMBA_CACHE_DIR to a folder that can be written.", UserWarning)
                     seconds[kind] = time.perf_counter() - begin
                     bar.update()
                 if not ended:
@@ -236,23 +230,6 @@ def _run(jobs: Sequence[tuple[str, Mapping[str, str]]], n_processes: int, verbos
                 process.kill()
                 process.communicate()
     return seconds
-
-
-def _started(kind: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", CHILD, kind, *(path or os.getcwd() for path in sys.path)]
-    env = {**os.environ, **environment}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-
-
-def _check_end(kind: str, process: subprocess.Popen[str]) -> None:
-    """Refuse a failure, and warn where what was compiled could not be kept."""
-    out, err = process.communicate()
-    if process.returncode:
-        last = (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
-        raise RuntimeError(f"the process that compiles {kind!r} failed: {last}")
-    if out.strip():
-        lost = f"what was compiled for {kind!r} may be lost: {out.strip()}"
-        warn_user(f"{lost}; set NUMBA_CACHE_DIR to a folder that can be written.", UserWarning)
 
 
 def warm(kind: str) -> str:
@@ -270,7 +247,9 @@ def main() -> None:
     n_cores = os.cpu_count() or 1
     parser.add_argument("--processes", type=int, default=n_cores, help="kinds at a time (default: all cores)")
     args = parser.parse_args()
-    fill(args.folder, args.processes, verbose=True)
+    folder = str(Path(args.folder).resolve())
+    levels = [{"NUMBA_CACHE_DIR": folder, "NUMBA_CPU_NAME": level} for level in available_levels()]
+    _run([(kind, environment) for environment in levels for kind in KINDS], args.processes, verbose=True)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,8 @@ INTERRUPTED = 130  # what a shell reports for SIGINT
 LAST_WORDS = "interrupted; no file was left half-written"
 
 
-def begin_to_hear() -> None:
-    """Have Ctrl-C end the process, until `hear_interrupts`: nothing can catch an exception in the midst of imports."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background of a shell it is ignored
-        signal.signal(signal.SIGINT, _stop)
-
-
-def hear_interrupts() -> None:
-    """Have Ctrl-C raise KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is _stop:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _stop(*_: object) -> None:
+def stop(*_: object) -> None:
+    """What Ctrl-C does until `main` hears it as KeyboardInterrupt, which nothing can catch in the midst of imports."""
     os.write(2, f"{LAST_WORDS}\n".encode())
     die()
 

@@ -57,8 +57,7 @@ def run_evaluate(args: argparse.Namespace) -> None:
 
 def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
     """The scores that fit the model's kind of data; of levels that are words those that need no numbers."""
-    X, y, extent = cells.X, cells.y, cells.extent
-    kind = model.parts_[0].kind
+    X, y, extent, kind = cells.X, cells.y, cells.extent, model.parts_[0].kind
     of_levels = kind == "levels"
     if kind == "labels":
         return metrics.evaluate_binary(y, model.predict_proba(X)[:, 1])
@@ -74,8 +73,7 @@ def scores(model: Any, cells: QueriedCells) -> dict[str, float]:
     mean, sd = model.predict(X, return_std=True, **extent)
     counted = metrics.evaluate_counts(y, mean, logs, intervals)
     if kind == "values" and model.lower_limit_ is None and model.upper_limit_ is None:
-        # the model's own intervals, as the figure has
-        return {**metrics.evaluate_regression(y, mean, sd), **counted}
+        return {**metrics.evaluate_regression(y, mean, sd), **counted}  # the model's own intervals, as the figure has
     return counted
 
 

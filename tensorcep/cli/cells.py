@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.cli.options import EXTENTS, STDOUT, is_given, option_of, output
-from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value, optional_module
+from tensorcep.core.checks import check_columns, check_file, check_mode_count, fail_value
 from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.entries.io import files
@@ -38,12 +38,9 @@ def reading_of(args: argparse.Namespace) -> Schema:
     """How the options say that a file is to be read."""
     names = ("index_base", "header", "labels", "sep", "decimal", "encoding", "drop_missing", "format")
     value = None if getattr(args, "count", False) else LAST if args.value is None else _column(args.value, args)
+    modes = None if args.modes is None else [_column(name, args) for name in args.modes]
     how = {name: getattr(args, name) for name in names}
-    return Schema(modes=_chosen_modes(args), value=value, shape=getattr(args, "shape", None), **how)
-
-
-def _chosen_modes(args: argparse.Namespace) -> list[str | int] | None:
-    return None if args.modes is None else [_column(name, args) for name in args.modes]
+    return Schema(modes=modes, value=value, shape=getattr(args, "shape", None), **how)
 
 
 def _column(name: str, args: argparse.Namespace) -> str | int:
@@ -90,8 +87,8 @@ def with_zeros(tensor: SparseTensor, args: argparse.Namespace) -> SparseTensor:
     if n > absent:
         fail_value(f"--zeros must be at most the {absent} cells without an entry; got {n}; give all, or fewer.")
     if n > MOST_ZEROS:
-        text = f"--zeros would add {n} entries, more than {MOST_ZEROS}"
-        fail_value(f"{text}; give a number, such as 3x the number of entries.")
+        mend = "give a number, such as 3x the number of entries."
+        fail_value(f"--zeros would add {n} entries, more than {MOST_ZEROS}; {mend}")
     return tensor.with_zeros(n, random_state=args.seed)
 
 
@@ -132,11 +129,9 @@ class Witness:
 
 def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]]:
     """Name, number of lines and checksum of each file; a pipe, which cannot be read twice, has none."""
-    return [
-        [os.path.basename(path), *(_plain_digest(path, format) or Witness([path], format).until(1, 0)[0])]
-        for path in paths
-        if path != STDOUT and os.path.isfile(path)
-    ]
+    whole = [path for path in paths if path != STDOUT and os.path.isfile(path)]
+    read = [_plain_digest(path, format) or Witness([path], format).until(1, 0)[0] for path in whole]
+    return [[os.path.basename(path), *digest] for path, digest in zip(whole, read, strict=True)]
 
 
 def _plain_digest(path: str, format: str | None) -> list[Any] | None:
@@ -179,16 +174,15 @@ def given_extents(args: argparse.Namespace) -> dict[str, str]:
 def read_with_extents(path: str, args: argparse.Namespace, verbose: int) -> tuple[SparseTensor, dict[str, np.ndarray]]:
     """The entries of a file, and what `fit` takes beside them."""
     extents = given_extents(args)
-    if not extents:
-        return read_data(path, args, verbose), {}
-    ((name, column),) = extents.items()
-    option = option_of(name)
-    if args.count:
-        fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
-    if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
-        fail_value(f"{option} names a column, which '{path}' has none of; give a csv or parquet file with a header.")
-    tensor, extras = files.read_entries(path, reading_of(args)._replace(extras=(column,)), args.duplicates, verbose)
-    return tensor, {name: extras[column]}
+    for option in map(option_of, extents):
+        if args.count:
+            fail_value(f"{option} needs a column of counts beside it; got none; give --value.")
+        if path == STDOUT or format_of(check_file(path), args.format) not in TABLES or not args.header:
+            kinds = "give a csv or parquet file with a header"
+            fail_value(f"{option} names a column, which '{path}' has none of; {kinds}.")
+    how = reading_of(args)._replace(extras=tuple(extents.values()))
+    tensor, extras = files.read_entries(path, how, args.duplicates, verbose)
+    return tensor, {name: extras[column] for name, column in extents.items()}
 
 
 def cells_of_words(
@@ -209,8 +203,7 @@ def cells_of_words(
     frame = files.read_table(path, reading_of(args))
     missing = frame[value].isna() | frame[value].isin(MISSING)
     if missing.any() and not args.drop_missing:
-        what = f"column {value!r} of '{path}' has {int(missing.sum())} missing words"
-        fail_value(f"{what}; --drop-missing leaves them out.")
+        fail_value(f"column {value!r} of '{path}' has {missing.sum()} missing words; --drop-missing leaves them out.")
     frame = frame[~missing].reset_index(drop=True)
     known = args.levels or classes or sorted(frame[value].unique())  # `classes`: those of an earlier file
     codes = pd.Categorical(frame[value], categories=known).codes
@@ -335,8 +328,8 @@ def read_queries(path: str, args: argparse.Namespace, model: Any, with_values: b
 def query_pieces(path: str, args: argparse.Namespace, model: Any) -> Iterator[QueriedCells]:
     """The cells of a file, a folder or a pattern; of large tables some lines at a time."""
     for file in [path] if is_one_file(path) else files_of(path):
-        large = format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
-        large = large and os.path.getsize(file) > WHOLE
+        is_table = format_of(check_file(file), args.format) in TABLES and os.path.isfile(file)
+        large = is_table and os.path.getsize(file) > WHOLE
         yield from _read_pieces(file, args, model, False, LINES if large else None)
 
 
@@ -377,17 +370,6 @@ def write_csv(path: str, args: argparse.Namespace, tables: Iterable[pd.DataFrame
             shown.to_csv(handle, index=False, header=n == 0, float_format="%.8g", lineterminator="\n")
 
 
-def write_parquet(path: str, tables: Iterator[pd.DataFrame]) -> None:
-    """Write tables of the same columns one after the other, of the types of the first."""
-    arrow = optional_module("pyarrow", "writing parquet files", "'tensorcep[parquet]'")
-    parquet = optional_module("pyarrow.parquet", "writing parquet files", "'tensorcep[parquet]'")
-    first = arrow.Table.from_pandas(next(tables), preserve_index=False)
-    with output(path) as handle, parquet.ParquetWriter(handle, first.schema) as writer:
-        writer.write_table(first)
-        for table in tables:
-            writer.write_table(arrow.Table.from_pandas(table, schema=first.schema, preserve_index=False))
-
-
 def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bool]) -> tuple[pd.DataFrame, Any]:
     tensor = files.read_tensor(path, format="npz")
     check_mode_count(tensor.shape, len(labelled), f"'{path}' must have")
@@ -410,29 +392,12 @@ def _read_npz(path: str, args: argparse.Namespace, model: Any, labelled: list[bo
 def _chosen(
     path: str, frame: pd.DataFrame, args: argparse.Namespace, model: Any, with_values: bool
 ) -> tuple[pd.DataFrame, Any, dict[str, Any]]:
-    """The mode columns of a table, its values and its extents."""
-    extents = given_extents(args)
+    """The mode columns of a table, its values where they are wanted, and its extents."""
+    extents, known = given_extents(args), names_of_modes(model.labels_)
     check_columns(list(frame.columns), list(extents.values()), f"'{path}'")
-    extent = {name: frame[column] for name, column in extents.items()}
-    frame = frame.drop(columns=list(extents.values()))
-    modes, value = _chosen_columns(path, list(frame.columns), args, model, with_values)
-    if args.drop_missing and value is not None:
-        kept = ~(frame[value].isna() | frame[value].isin(MISSING))
-        frame, extent = frame[kept], {name: column[kept] for name, column in extent.items()}
-    numbers = {name: _finite(path, column, args.decimal) for name, column in extent.items()}
-    if value is None or has_words(model):
-        return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), numbers
-    return frame[modes], _finite(path, frame[value], args.decimal), numbers
-
-
-def _chosen_columns(
-    path: str, names: list[Any], args: argparse.Namespace, model: Any, with_values: bool
-) -> tuple[list[Any], Any]:
-    """The mode columns, and the value column where values are wanted."""
-    order = len(model.labels_)
+    names: list[Any] = [name for name in frame.columns if name not in extents.values()]
     value: Any = None if args.value is None else _column(args.value, args)
-    modes: list[Any] | None = _chosen_modes(args)
-    known = names_of_modes(model.labels_)
+    modes: Any = reading_of(args).modes
     if modes is None and None not in known and set(known) <= set(names):
         modes = list(known)
     elif modes is None and None not in known and args.header and args.labels is not False:
@@ -441,18 +406,22 @@ def _chosen_columns(
         fail_value(f"{what}; rename them, or say with --modes which they are.")
     if modes is None:  # the model has no names, or the file none or row numbers
         modes = [name for name in names if name != value]
-        if value is None and len(modes) == order + 1:
+        if value is None and len(modes) == len(known) + 1:
             modes = modes[:-1]
     check_columns(names, [*modes, *([] if value is None else [value])], f"'{path}'")
-    if len(modes) != order:  # as --modes has it
-        what = f"'{path}' must have {order} mode columns like the model{' and a value' if with_values else ''}"
+    if len(modes) != len(known):  # as --modes has it
+        what = f"'{path}' must have {len(known)} mode columns like the model{' and a value' if with_values else ''}"
         fail_value(f"{what}; got the columns {', '.join(map(str, names))}; name them with --modes.")
-    if not with_values:
-        return modes, None
     rest = [name for name in names if name not in modes]
-    if value is None and not rest:
+    if with_values and value is None and not rest:
         fail_value(f"'{path}' has no column left for the value beside the modes {', '.join(map(str, modes))}.")
-    return modes, rest[-1] if value is None else value
+    value = None if not with_values else rest[-1] if value is None else value
+    if args.drop_missing and value is not None:
+        frame = frame[~(frame[value].isna() | frame[value].isin(MISSING))]
+    numbers = {name: _finite(path, frame[column], args.decimal) for name, column in extents.items()}
+    if value is None or has_words(model):
+        return frame[modes], None if value is None else frame[value].astype(object).to_numpy(), numbers
+    return frame[modes], _finite(path, frame[value], args.decimal), numbers
 
 
 def _finite(path: str, column: pd.Series, decimal: str = ".") -> np.ndarray:

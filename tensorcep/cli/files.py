@@ -6,8 +6,6 @@ import argparse
 import os
 from typing import Any
 
-import pandas as pd
-
 import tensorcep as tc
 from tensorcep.cli.cells import changed, matrix_of, read_data, reading_of, value_column, with_zeros
 from tensorcep.cli.fit import fit_line, health_lines, method_line, noise_lines
@@ -21,17 +19,14 @@ from tensorcep.entries.splitting import held_out, way_of
 
 
 def run_info(args: argparse.Namespace) -> None:
-    if archive_kind(args.file) in ("tensorcep.model", "tensorcep.factor_model"):
-        show(_describe_model(load_model(args.file)))
+    if archive_kind(args.file) not in ("tensorcep.model", "tensorcep.factor_model"):
+        tensor, name = read_data(args.file, args), value_column(args.file, args)
+        show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
         return
-    tensor, name = read_data(args.file, args), value_column(args.file, args)
-    show(str(tensor.info()) + ("" if name is None else f"\nvalue    {name}"))
-
-
-def _describe_model(model: Any) -> str:
-    """A few lines about a fitted model."""
+    model = load_model(args.file)
     if is_of_matrices(model):
-        return str(model.summary())
+        show(str(model.summary()))
+        return
     sizes = " x ".join(map(str, model.shape_))
     named = [f"mode {k}" if one.name is None else str(one.name) for k, one in enumerate(model.labels_) if one]
     seconds = model.trace_.get("seconds")  # those of a stream are not kept
@@ -42,7 +37,7 @@ def _describe_model(model: Any) -> str:
         f"fit         {fit_line(model)}" + ("" if seconds is None else f", {seconds.sum():.2g} s in sweeps"),
     ]
     lines += [*noise_lines(model), *health_lines(model), f"settings    method {model.method}, tol {model.tol:g}"]
-    return "\n".join(lines)
+    show("\n".join(lines))
 
 
 def run_convert(args: argparse.Namespace) -> None:
@@ -65,11 +60,14 @@ def run_split(args: argparse.Namespace) -> None:
         check_fraction("--test-size", args.test_size)
     check_output(args.train, args.data)
     check_output(args.test, args.data, args.train)
-    table = _lines_of(args)
+    kinds = {format_of(path, args.format) for path in (args.data, args.train, args.test)}
+    merged = args.duplicates != "error" or (args.count and args.by == "entry")
+    table: Any = None  # its lines, csv as text, where the parts are lines of the same kind of file
+    if kinds in ({"csv"}, {"parquet"}) and not merged and os.path.isfile(args.data):
+        table = read_table(args.data, reading_of(args))
     # Lines are not merged: what is bought again later is held out, too.
     again = table is not None and args.by != "entry" and not args.count
-    merged = changed(args, duplicates="last" if again else args.duplicates)
-    tensor = read_data(args.data, merged, shows_progress(args))
+    tensor = read_data(args.data, changed(args, duplicates="last") if again else args, shows_progress(args))
     if tensor.nnz < 2:
         fail_value(f"'{args.data}' must hold at least two entries to be split; got {tensor.nnz}.")
     if table is not None and args.by == "entry" and len(table) != tensor.nnz:
@@ -99,15 +97,6 @@ def run_split(args: argparse.Namespace) -> None:
             tc.write_tensor(part, path, index_base=args.index_base, value=value, safe_csv=args.safe_csv)
         if not args.quiet:
             show(f"{path}  {tensor.select(rows)!r}" if n == tensor.nnz else f"{path}  {len(rows):,} lines")
-
-
-def _lines_of(args: argparse.Namespace) -> pd.DataFrame | None:
-    """The lines of a table, csv as text; None where the parts are no lines of the same kind of file."""
-    kinds = {format_of(path, args.format) for path in (args.data, args.train, args.test)}
-    merged = args.duplicates != "error" or (args.count and args.by == "entry")
-    if len(kinds) > 1 or merged or not os.path.isfile(args.data):
-        return None
-    return read_table(args.data, reading_of(args)) if kinds in ({"csv"}, {"parquet"}) else None
 
 
 def run_datasets(args: argparse.Namespace) -> None:

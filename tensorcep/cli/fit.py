@@ -43,11 +43,8 @@ ESTIMATOR_OF = {
 }
 # Options that are parameters of all estimators; those of some, with what their data are; all that are of some data.
 PASSED = ("rank", "interactions", "max_iter", "tol", "forget", "revisit")
-SPECIAL = {
-    **dict.fromkeys(("lower_limit", "upper_limit", "power", "noise"), "real values"),
-    "zero_rate": "labels",
-    "zero_inflation": "counts",
-}
+SPECIAL = dict.fromkeys(("lower_limit", "upper_limit", "power", "noise"), "real values")
+SPECIAL |= {"zero_rate": "labels", "zero_inflation": "counts"}
 ONLY_FOR = {**SPECIAL, "exposure": "counts", "n_trials": "--likelihood binomial", "levels": "--likelihood ordinal"}
 # What is known of rows: the options and examples of them.
 KNOWLEDGE = {"features": "item=items.csv", "series": "day=ou", "graph": "sensor=roads.csv"}
@@ -59,6 +56,7 @@ MODELS = {
     "cmf": "CollectiveMatrixFactorization",
 }
 FOR_TENSORS = ("prior", "interactions", *KNOWLEDGE, *ONLY_FOR, "zeros", *options.MESSAGES)
+OF_MATRICES = {ALIASES.get(name, name): name for name in LIKELIHOODS}  # words of --likelihood, and what they call them
 # The mean-field method beside a sampler, and the seconds of a fit from which one is told of it.
 QUICKER, LONG = {"gibbs": "vmp", "pg-gibbs": "pg-vb"}, 10.0
 COLUMNS = {"main": "per mode", "pair": "per pair of modes", "cp": "of all modes"}  # how many there are of each part
@@ -105,7 +103,7 @@ def _read(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     extent: dict[str, Any] = {}
     if _is_placed(args) and not has_workers(args):
         data: Any = Files(files_of(args.data), cells.reading_of(args), distinct=True)
-        text, likelihood = args.data, default_likelihood(data)
+        tensor, text = data, args.data
     else:
         alone = has_workers(args) or cells.given_extents(args)
         words = None if alone else cells.cells_of_words(args.data, args)
@@ -116,9 +114,8 @@ def _read(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
             data = tensor = cells.with_zeros(tensor, args)
         name = cells.value_column(args.data, args)
         text = cells.described(tensor) + ("" if name is None else f", value {name}")
-        likelihood = default_likelihood(tensor)
     if not args.quiet:
-        show(f"data        {text}\nlikelihood  {args.likelihood or likelihood}")
+        show(f"data        {text}\nlikelihood  {args.likelihood or default_likelihood(tensor)}")
     return data, extent
 
 
@@ -147,22 +144,21 @@ def _check_place(args: argparse.Namespace) -> None:
     placed, matrices = args.scratch is not None or args.memory is not None, args.model != "cp" or args.also
     if placed and matrices:
         fail_value("--scratch and --memory are for one tensor (--model cp); leave them out.")
-    if has_workers(args):
-        if placed:
-            text = "--scratch and --memory are for a fit in this process; got --dask-local or --dask-scheduler"
-            fail_value(f"{text}; leave them out.")
-        return
-    if not _is_placed(args):
+    workers = has_workers(args)
+    if workers and placed:
+        text = "--scratch and --memory are for a fit in this process; got --dask-local or --dask-scheduler"
+        fail_value(f"{text}; leave them out.")
+    if workers or not _is_placed(args):
         return
     if matrices:
         fail_value(f"--model {args.model} takes files by their names; got {args.data!r}; name one file.")
+    whole = "is for one file that is read whole"
     for name in ("zeros", "count", "shape", "exposure"):
         if is_given(args, name):
-            what = f"{option_of(name)} is for one file that is read whole"
-            fail_value(f"{what}; leave it out, or --scratch and --memory.")
+            fail_value(f"{option_of(name)} {whole}; leave it out, or --scratch and --memory.")
     if args.duplicates != "error":
-        what = f"--duplicates {args.duplicates} is for one file that is read whole"
-        fail_value(f"{what}; got --scratch, --memory or several files; merge the cells before.")
+        got = "got --scratch, --memory or several files; merge the cells before."
+        fail_value(f"--duplicates {args.duplicates} {whole}; {got}")
 
 
 def has_workers(args: argparse.Namespace) -> bool:
@@ -321,16 +317,11 @@ def _rows(column: pd.Series, path: str, base: int | None, args: argparse.Namespa
     return rows if rows.dtype != object else np.where(rows == "", np.array(None), rows)
 
 
-def words_of_matrices() -> dict[str, str]:
-    """The words of --likelihood that models of matrices know, and what they call them."""
-    return {ALIASES.get(name, name): name for name in LIKELIHOODS}
-
-
-def matrix_model(args: argparse.Namespace, *given: Any, **how: Any) -> Any:
+def matrix_model(args: argparse.Namespace, **how: Any) -> Any:
     """The estimator of matrices that the options describe; of what is its default the model has its own."""
     how |= {"random_state": args.seed, "n_jobs": args.threads, "verbose": shows_progress(args)}
     how |= {name: getattr(args, name) for name in ("max_iter", "tol") if is_given(args, name)}
-    return getattr(tc, MODELS[args.model])(*given, n_components=args.rank, **how)
+    return getattr(tc, MODELS[args.model])(n_components=args.rank, **how)
 
 
 def check_no_tensor(args: argparse.Namespace, *names: str) -> None:
@@ -348,23 +339,42 @@ def _fit_matrices(args: argparse.Namespace) -> None:
     check_no_tensor(args)
     if is_given(args, "lower_limit") and not several:
         fail_value(f"--lower-limit is for --model cp, gfa and cmf; got {args.model}; leave it out.")
-    known, names = words_of_matrices(), list[str]()
+    known, names = OF_MATRICES, list[str]()
     tensors, likelihoods = [], []
     for path in (args.data, *args.also):
-        word, how = args.likelihood or "gaussian", args
+        word, reading = args.likelihood or "gaussian", args
         if names:  # a file that --also names
             before, _, named = path.rpartition("=")
             path, word = (before, named) if named in known else (path, word)
-            how = cells.changed(args, modes=None, value=None, count=False, format=None)
+            reading = cells.changed(args, modes=None, value=None, count=False, format=None)
         if word not in known:
             fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {word}.")
         names.append(Path(path).name.partition(".")[0])
-        tensors.append(cells.matrix_in(path, how, shows_progress(args)))
+        tensors.append(cells.matrix_in(path, reading, shows_progress(args)))
         likelihoods.append(known[word])
     if not args.quiet:
         for name, tensor, likelihood in zip(names, tensors, likelihoods, strict=True):
             show(f"data        {name}: {cells.described(tensor)}, {likelihood}")
-    model, matrices = _model_of_matrices(args, names, tensors, likelihoods)
+    how: dict[str, Any] = {"method": args.method} if is_given(args, "method") else {}
+    how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
+    matrices: Any = tensors[0]
+    if args.model == "pca":
+        how |= {"likelihood": likelihoods[0], "augmentation": augmentation_of(likelihoods[0])}
+    elif args.model == "fa" and likelihoods[0] != "gaussian":
+        fail_value(f"--model fa is for real values; got {args.likelihood}; use pca.")
+    elif args.model == "gfa":
+        how["likelihood"] = likelihoods
+        matrices = dict(zip(names, _shared(tensors, [("rows", f"columns of {name}") for name in names]), strict=True))
+    elif args.model == "cmf":
+        entities = []
+        for name, tensor in zip(names, tensors, strict=True):
+            if any(labels is None or labels.name is None for labels in tensor.labels):
+                called = f"which say what they are; '{name}' has none."
+                fail_value(f"--model cmf needs columns of labels with names, {called}")
+            entities.append([str(labels.name) for labels in tensor.labels if labels is not None])
+        how["relations"] = [(*pair, likelihood) for pair, likelihood in zip(entities, likelihoods, strict=True)]
+        matrices = _shared(tensors, entities)
+    model = matrix_model(args, **how)
     start = time.perf_counter()
     model.fit(matrices)
     seconds = time.perf_counter() - start
@@ -377,31 +387,7 @@ def _fit_matrices(args: argparse.Namespace) -> None:
         show(f"fit         {model.n_iter_} sweeps, {ending}, {seconds:.1f} s\nmodel       {args.output}")
 
 
-def _model_of_matrices(
-    args: argparse.Namespace, names: list[str], tensors: list[tc.SparseTensor], likelihoods: list[str]
-) -> tuple[Any, Any]:
-    """The estimator, and what it is fitted to."""
-    how: dict[str, Any] = {"method": args.method} if is_given(args, "method") else {}
-    if args.model in ("pca", "fa"):
-        if args.model == "pca":
-            how |= {"likelihood": likelihoods[0], "augmentation": augmentation_of(likelihoods[0])}
-        elif likelihoods[0] != "gaussian":
-            fail_value(f"--model fa is for real values; got {args.likelihood}; use pca.")
-        return matrix_model(args, **how), tensors[0]
-    how |= {"lower_limit": args.lower_limit} if isinstance(args.lower_limit, float) else {}
-    if args.model == "gfa":
-        shared = _shared(tensors, [("rows", f"columns of {name}") for name in names])
-        return matrix_model(args, likelihood=likelihoods, **how), dict(zip(names, shared, strict=True))
-    found = [[None if labels is None else labels.name for labels in tensor.labels] for tensor in tensors]
-    for name, pair in zip(names, found, strict=True):
-        if None in pair:
-            fail_value(f"--model cmf needs columns of labels with names, which say what they are; '{name}' has none.")
-    entities = [(str(row), str(col)) for row, col in found]
-    relations = [(*pair, likelihood) for pair, likelihood in zip(entities, likelihoods, strict=True)]
-    return matrix_model(args, relations, **how), _shared(tensors, entities)
-
-
-def _shared(tensors: Sequence[tc.SparseTensor], entities: list[tuple[str, str]]) -> list[tc.SparseTensor]:
+def _shared(tensors: Sequence[tc.SparseTensor], entities: Sequence[Sequence[str]]) -> list[tc.SparseTensor]:
     """The matrices with the same rows for the same entity: all labels that one of them has."""
     known: dict[str, tc.Labels | None] = {}
     sizes: dict[str, int] = {}
@@ -410,16 +396,15 @@ def _shared(tensors: Sequence[tc.SparseTensor], entities: list[tuple[str, str]])
             before = known.get(name, labels)
             if (before is None) != (labels is None):
                 fail_value(f"the {name} must have labels in all files, or indices in all of them.")
-            known[name] = None if before is None or labels is None else before.extended(labels.index)
-            sizes[name] = max(size, sizes.get(name, 0))
+            known[name] = every = None if before is None or labels is None else before.extended(labels.index)
+            sizes[name] = max(size, sizes.get(name, 0)) if every is None else len(every)
     result = []
     for tensor, pair in zip(tensors, entities, strict=True):
-        coords, names = tensor.coords.copy(), [known[name] for name in pair]
+        coords, names = tensor.coords.copy(), tuple(known[name] for name in pair)
         for k, (labels, every) in enumerate(zip(tensor.labels, names, strict=True)):
             if labels is not None and every is not None:
                 coords[:, k] = every.rows(labels.index)[coords[:, k]]
-        shape = [sizes[name] if every is None else len(every) for name, every in zip(pair, names, strict=True)]
-        result.append(tc.SparseTensor(coords, tensor.values, tuple(shape), tuple(names)))
+        result.append(tc.SparseTensor(coords, tensor.values, tuple(sizes[name] for name in pair), names))
     return result
 
 

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import os
 import re
+import signal
 import sys
 import textwrap
 import traceback
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tensorcep import __version__
-from tensorcep.cli import INTERRUPTED, LAST_WORDS, hear_interrupts
+from tensorcep.cli import INTERRUPTED, LAST_WORDS, stop
 from tensorcep.cli.options import FILE_KINDS, WRITTEN_KINDS, add, say
 from tensorcep.core.checks import InvalidParameter
 
@@ -40,17 +41,15 @@ a session, on data that needs no download:
 
 # What the commands are for, and do, as their --help says.
 DESCRIPTIONS = {
-    "fit": f"""\
-Fit a CP decomposition to the entries of DATA and write it to MODEL.
+    "fit": f"""Fit a CP decomposition to the entries of DATA and write it to MODEL.
 
-DATA holds one line per observed entry: one column per mode, and the value. A cell that is not there is unobserved, not
-zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values. Files may be
+DATA holds one line per observed entry: one column per mode, and the value. A cell that is not there is unobserved,
+not zero. The likelihood is gaussian unless you say otherwise: it is not guessed from the values. Files may be
 {FILE_KINDS}.""",
-    "stream": """\
-Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write the model to
-MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of entries; rows
-not seen before are added. Every batch is predicted before it is learned: --trace keeps the scores of batches, --scores
-those of entries, with the columns of score, which are empty in the first batch.
+    "stream": """Learn the entries of DATA (csv, tns or parquet files; - is standard input) batch after batch and write
+the model to MODEL. The posterior after a batch is the prior of the next, so memory does not grow with the number of
+entries; rows not seen before are added. Every batch is predicted before it is learned: --trace keeps the scores of
+batches, --scores those of entries, with the columns of score, which are empty in the first batch.
 
 MODEL is written every --checkpoint-every batches and at the end. After a crash, or kill -9, the same command with
 --resume goes on from the last checkpoint and ends exactly where an uninterrupted run would have ended.
@@ -58,15 +57,13 @@ MODEL is written every --checkpoint-every batches and at the end. After a crash,
 With --model pca or fa the entries are those of a matrix (row, column, value), the entries of a row one after the
 other, and the first batch has all columns. Rows are learned and let go, the columns' loadings kept; no such run is
 resumed.""",
-    "update": """\
-Learn the entries of NEW on top of what MODEL knows, and write MODEL again. Each file is predicted before it is learned:
---scores keeps how odd each entry was, with the columns of score. Rows that are new are added.
+    "update": """Learn the entries of NEW on top of what MODEL knows, and write MODEL again. Each file is predicted
+before it is learned: --scores keeps how odd each entry was, with the columns of score. Rows that are new are added.
 
 MODEL is of stream, or of fit, as far as that learns on: not of levels, structural zeros, or several noises. It is
 replaced in one step when all is done; a run that fails or is interrupted leaves it as it was, so that the same command
 can be run again. Checksums of what was learned are kept in MODEL, and a file that was learned already is refused.""",
-    "predict": """\
-Predict the cells of DATA and write them as csv, or parquet: the mode columns of DATA, and
+    "predict": """Predict the cells of DATA and write them as csv, or parquet: the mode columns of DATA, and
 
   mean, sd, lower, upper       real values and counts: of a new observation
   probability, lower, upper    labels: of a 1, and bounds of the probability; of
@@ -79,8 +76,8 @@ and upper of real values, mean and sd of counts, and probability of labels.
 
 DATA is read as for fit, except that it needs no values and that cells may repeat. Columns of a csv or parquet file that
 carry the names of the model's modes are taken by name. Cells in rows without training data get the prior.""",
-    "score": """\
-Score how odd the observations in DATA are under the model, and write them as csv: the mode columns of DATA, and
+    "score": """Score how odd the observations in DATA are under the model, and write them as csv: the mode columns of
+DATA, and
 
   value                     what was observed
   mean, sd                  of a new observation
@@ -90,29 +87,24 @@ Score how odd the observations in DATA are under the model, and write them as cs
 
 DATA is read as for predict, and must hold values; with --count a line is an event, and the value of a cell is the
 number of its lines.""",
-    "recommend": """\
-Write the best rows of a mode for every combination of rows of the other modes, as csv: the modes, rank, and mean, sd,
-lower and upper of the expected observation, without the noise of a single one. Cells that the model was fitted to are
-left out, but for zeros that were sampled; a mode that --given fixes does not count for that, unless all are fixed. A
-row of --given that the model does not know has the prior: what is best for all.""",
-    "components": """\
-Write the weights of a mode's rows in the model's components as csv: row, component, part (the modes that it belongs
-to), weight (the size of the component), and mean, sd, lower and upper of the row's weight; their norm is 1. The
-component that explains most comes first. Of a model of matrices (fit --model): feature, component, and mean, sd, lower
-and upper of the loadings of the matrix that --mode names.""",
-    "transform": """\
-Place new rows among those of a fitted model, everything else as it was fitted, and write them as csv: row, component,
-mean and sd.
+    "recommend": """Write the best rows of a mode for every combination of rows of the other modes, as csv: the modes,
+rank, and mean, sd, lower and upper of the expected observation, without the noise of a single one. Cells that the model
+was fitted to are left out, but for zeros that were sampled; a mode that --given fixes does not count for that, unless
+all are fixed. A row of --given that the model does not know has the prior: what is best for all.""",
+    "components": """Write the weights of a mode's rows in the model's components as csv: row, component, part (the
+modes that it belongs to), weight (the size of the component), and mean, sd, lower and upper of the row's weight; their
+norm is 1. The component that explains most comes first. Of a model of matrices (fit --model): feature, component, and
+mean, sd, lower and upper of the loadings of the matrix that --mode names.""",
+    "transform": """Place new rows among those of a fitted model, everything else as it was fitted, and write them as
+csv: row, component, mean and sd.
 
 Of a model of a tensor the entries of DATA are of new rows of the mode that --mode names. Of a model of matrices (fit
 --model) they are new rows of a matrix, whose columns the model knows.""",
-    "report": """\
-Write one HTML page about a model, with all figures in it: what was fitted and how far it is to be believed, the
-variance that components explain, their weights with intervals, the rows of the largest weights, how the fit went; with
---data, entries as fit takes them, also the gaps of the data and the residuals by row. Models of matrices have the
-scores of their rows, too; of several matrices --data is given once for each, in the order of the fit.""",
-    "evaluate": """\
-Score a model's predictions of the entries of DATA, which should not be those that it was fitted to.
+    "report": """Write one HTML page about a model, with all figures in it: what was fitted and how far it is to be
+believed, the variance that components explain, their weights with intervals, the rows of the largest weights, how the
+fit went; with --data, entries as fit takes them, also the gaps of the data and the residuals by row. Models of matrices
+have the scores of their rows, too; of several matrices --data is given once for each, in the order of the fit.""",
+    "evaluate": """Score a model's predictions of the entries of DATA, which should not be those that it was fitted to.
 
   real values   RMSE, MAE, log likelihood, CRPS, coverage of 50, 80 and 95 % intervals
   labels        AUC, average precision, log loss, Brier score, accuracy, calibration
@@ -122,8 +114,7 @@ Score a model's predictions of the entries of DATA, which should not be those th
 A coverage is the share of values inside the interval: good when it equals the interval's own. DATA is read as for
 predict, and must hold values. --figure draws the reliability of probabilities, or the coverage of intervals and, for
 real values, the predictions.""",
-    "compare": """\
-Fit the entries of TRAIN by several methods, score each on those of TEST, and print a table.
+    "compare": """Fit the entries of TRAIN by several methods, score each on those of TEST, and print a table.
 
   rmse, auc          accuracy of real values and counts, and of labels
   log_score          mean log predictive density or probability; higher is better
@@ -131,15 +122,14 @@ Fit the entries of TRAIN by several methods, score each on those of TEST, and pr
   calibration_error  mean distance of coverages, or of probabilities, from what is
                      observed
   sweeps, seconds, peak_mb   what the fit took""",
-    "select-rank": """\
-Fit the entries of DATA with several ranks, score each on entries held out of the fit, fold by fold, and print a table
-and the chosen rank: the smallest one whose mean log score is within one standard error of the best.
+    "select-rank": """Fit the entries of DATA with several ranks, score each on entries held out of the fit, fold by
+fold, and print a table and the chosen rank: the smallest one whose mean log score is within one standard error of the
+best.
 
   mean, standard_error   log score of a held-out entry; higher is better
   loss, loss_error       what the rank loses against the best one, on the same folds
   seconds                of its fits""",
-    "split": """\
-Write a part of the entries of IN to TEST and the others to TRAIN. What is held out says --by:
+    "split": """Write a part of the entries of IN to TEST and the others to TRAIN. What is held out says --by:
 
   entry   entries at random
   time    those of the last times, by the mode or column --times; one time stays together
@@ -150,18 +140,16 @@ Write a part of the entries of IN to TEST and the others to TRAIN. What is held 
 --test-size is a share (of entries; of group, of rows), or a whole number: of entries, times, entries of each row, rows.
 Files of csv and parquet keep their header, all their columns and the order of their lines, those of csv also their
 separator, if it is a single character.""",
-    "datasets": f"""\
-Without NAME, list the data sets. With NAME, download the files that are not there yet. With NAME and -o, write its
-entries to a file ({WRITTEN_KINDS}). Downloads are kept in the folder that
-TENSORCEP_DATA names, or in the cache of pooch.""",
-    "demo": """\
-Hold out a fifth of the COVID-19 serology tensor (it ships with TensorLy: nothing is downloaded), fit the rest, and
-compare the predictions with the training mean and with TensorLy's masked parafac. Writes the model and a figure.""",
-    "warmup": """\
-Compile the usual kernels into a cache on the disk (NUMBA_CACHE_DIR), so that the first fit of every process is quick;
-a wheel brings most of them. KIND is regressor, classifier, counts or levels (fits by default), cep, vmp or pg-vb (fits
-by these methods), streams, knowledge (features, series, graphs), others, matrices, linear or gaussian-processes;
-without any, all of them.""",
+    "datasets": f"""Without NAME, list the data sets. With NAME, download the files that are not there yet. With NAME
+and -o, write its entries to a file ({WRITTEN_KINDS}). Downloads are kept in the folder that TENSORCEP_DATA names, or in
+the cache of pooch.""",
+    "demo": """Hold out a fifth of the COVID-19 serology tensor (it ships with TensorLy: nothing is downloaded), fit the
+rest, and compare the predictions with the training mean and with TensorLy's masked parafac. Writes the model and a
+figure.""",
+    "warmup": """Compile the usual kernels into a cache on the disk (NUMBA_CACHE_DIR), so that the first fit of every
+process is quick; a wheel brings most of them. KIND is regressor, classifier, counts or levels (fits by default), cep,
+vmp or pg-vb (fits by these methods), streams, knowledge (features, series, graphs), others, matrices, linear or
+gaussian-processes; without any, all of them.""",
 }
 
 # Options that several commands have: of what is said on the way, of a model of tensors, of files of entries, and of
@@ -342,7 +330,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             module, _, name = args.run.rpartition(".")
             run = getattr(importlib.import_module(f"tensorcep.cli.{module}"), name)
-            hear_interrupts()
+            if signal.getsignal(signal.SIGINT) is stop:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             run(args)
             sys.stdout.flush()
         except KeyboardInterrupt:
@@ -391,14 +380,10 @@ def sentence_of(error: BaseException | str, parser: argparse.ArgumentParser) -> 
             options |= {f"{action.dest}={value}": word for value, word in zip(values, words, strict=True)}
     options |= CALLED
     text = error.in_shell(lambda name: options.get(name, name)) if isinstance(error, InvalidParameter) else str(error)
-    return _in_options(" ".join(text.split()) or type(error).__name__, options)
-
-
-def _in_options(text: str, options: dict[str, str]) -> str:
-    """The text with options for parameters."""
-    # These stand before a sign of equality, begin a sentence as "NAME must", or are words that are none of English.
-    for words, option_words in OTHERWISE.items():
-        text = text.replace(words, option_words)
+    text = " ".join(text.split()) or type(error).__name__
+    for said, option_words in OTHERWISE.items():
+        text = text.replace(said, option_words)
+    # Parameters stand before a sign of equality, begin a sentence as "NAME must", or are no words of English.
     names = "|".join(name for name in options if name.isidentifier())
     no_words = "|".join(name for name in options if name.isidentifier() and ("_" in name or name in ("tol", "damping")))
 

@@ -120,50 +120,44 @@ def mode_in(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def number_or(kind: type, *words: str) -> Callable[[str], Any]:
-    """What reads an int or a float, or one of the words."""
+def reads(kind: Callable[[str], Any], expected: str) -> Callable[[str], Any]:
+    """What reads text by `kind`, and says what is `expected` where that raises ValueError."""
 
     def read(text: str) -> Any:
         try:
-            return text if text in words else kind(text)
+            return kind(text)
         except ValueError:
-            allowed = ", ".join(("an integer" if kind is int else "a number", *words))
-            allowed = " or ".join(allowed.rsplit(", ", 1))
-            raise argparse.ArgumentTypeError(f"{allowed} is expected; got {text!r}") from None
+            raise argparse.ArgumentTypeError(f"{expected}; got {text!r}") from None
 
     return read
+
+
+def number_or(kind: type, *words: str) -> Callable[[str], Any]:
+    """What reads an int or a float, or one of the words."""
+    allowed = ", ".join(("an integer" if kind is int else "a number", *words))
+    allowed = " or ".join(allowed.rsplit(", ", 1))
+    return reads(lambda text: text if text in words else kind(text), f"{allowed} is expected")
+
+
+def integers_in(what: str, example: str) -> Callable[[str], list[int]]:
+    """What reads integers between commas."""
+    expected = f"{what} are integers between commas, such as {example}"
+    return reads(lambda text: [int(word) for word in text.split(",")], expected)
 
 
 def threads_in(text: str) -> int:
     """A number of threads."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"an integer >= 1 is expected; got {text!r}")
+        raise ValueError
     return int(text)
-
-
-def integers_in(what: str, example: str) -> Callable[[str], list[int]]:
-    """What reads integers between commas."""
-
-    def read(text: str) -> list[int]:
-        try:
-            return [int(word) for word in text.split(",")]
-        except ValueError:
-            message = f"{what} are integers between commas, such as {example}; got {text!r}"
-            raise argparse.ArgumentTypeError(message) from None
-
-    return read
 
 
 def zeros_in(text: str) -> tuple[str, float]:
     """How many zeros are asked for: ("all", 1), ("x", times the number of entries) or ("n", number)."""
     word, number = ("all", "1") if text == "all" else ("x", text[:-1]) if text.endswith("x") else ("n", text)
-    try:
-        size = float(number) if word == "x" else float(int(number))
-    except ValueError:
-        size = -1.0
+    size = float(number) if word == "x" else float(int(number))
     if not 0.0 < size < float("inf"):
-        message = f"a number of zeros is expected, such as 1000, 3x the number of entries, or all; got {text!r}"
-        raise argparse.ArgumentTypeError(message)
+        raise ValueError
     return word, size
 
 
@@ -359,8 +353,8 @@ READ: dict[str, Callable[[str], Any]] = {
     "lower_limit": number_or(float, "auto", "none"),
     "damping": number_or(float, "auto", "adaptive"),
     "noise": mode_in,
-    "threads": threads_in,
-    "zeros": zeros_in,
+    "threads": reads(threads_in, "an integer >= 1 is expected"),
+    "zeros": reads(zeros_in, "a number of zeros is expected, such as 1000, 3x the number of entries, or all"),
     "sep": lambda text: text.replace("\\t", "\t"),  # which a shell hardly lets one type
     "shape": lambda text: tuple(integers_in("sizes", "200,100,200")(text.replace("x", ","))),
     "ranks": integers_in("ranks", "2,4,8"),
@@ -370,25 +364,17 @@ READ: dict[str, Callable[[str], Any]] = {
 EXCEPTIONS: dict[str, dict[str, Any]] = {
     "likelihood": {"type": likelihood_in("values", "labels", "counts", "levels"), "default": None},
     "stream.likelihood": {"type": likelihood_in("values", "labels", "counts")},
-    "stream.graph": {"help": argparse.SUPPRESS},  # to say what to do instead
-    "stream.zeros": {"help": argparse.SUPPRESS},
+    **{key: {"help": argparse.SUPPRESS} for key in ("stream.graph", "stream.zeros")},  # to say what to do instead
     "threads": {"default": -1},
     "no_header": {"dest": "header", "action": "store_false"},
     "decimal": {"choices": (".", ",")},
     "duplicates": {"choices": DUPLICATE_POLICIES},
 }
 SHORT = {"output": ["-o"], "verbose": ["-v"], "quiet": ["-q"]}
-POSITIONAL: dict[str, dict[str, Any]] = {
-    "positional": {},
-    **{kind: {"nargs": sign} for kind, sign in (("several", "+"), ("any", "*"), ("perhaps", "?"))},
-}
-KINDS: dict[str, dict[str, Any]] = {
-    **POSITIONAL,
-    "flag": {"action": "store_true"},
-    "switch": {"action": argparse.BooleanOptionalAction},
-    "list": {"action": "append", "default": []},
-    "required": {"required": True},
-}
+POSITIONAL: dict[str, dict[str, Any]] = {"positional": {}}
+POSITIONAL |= {kind: {"nargs": sign} for kind, sign in (("several", "+"), ("any", "*"), ("perhaps", "?"))}
+KINDS: dict[str, dict[str, Any]] = {**POSITIONAL, "flag": {"action": "store_true"}, "required": {"required": True}}
+KINDS |= {"switch": {"action": argparse.BooleanOptionalAction}, "list": {"action": "append", "default": []}}
 
 
 def add(group: Any, words: str) -> None:

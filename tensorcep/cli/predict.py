@@ -12,8 +12,8 @@ import pandas as pd
 
 import tensorcep as tc
 from tensorcep.cli import cells
-from tensorcep.cli.options import STDOUT, check_counts_of, check_output, mode_in
-from tensorcep.core.checks import check_choice, check_file, check_fraction, check_int, fail_value
+from tensorcep.cli.options import STDOUT, check_counts_of, check_output, mode_in, output
+from tensorcep.core.checks import check_choice, check_file, check_fraction, check_int, fail_value, optional_module
 from tensorcep.cp.inputs.coordinates import mode_of, names_of_modes
 from tensorcep.entries.io import read_table
 from tensorcep.entries.io.schema import Schema, format_of
@@ -68,10 +68,15 @@ def run_predict(args: argparse.Namespace) -> None:
         tables = (prediction_table(model, piece, args.coverage) for piece in cells.query_pieces(args.data, args, model))
     first = next(tables)  # what is wrong with the first cells is said before a file is begun
     tables = itertools.chain([first], tables)
-    if args.output.endswith(".parquet"):
-        cells.write_parquet(args.output, tables)
-    else:
+    if not args.output.endswith(".parquet"):
         cells.write_csv(args.output, args, tables)
+        return
+    needed = "writing parquet files", "'tensorcep[parquet]'"
+    arrow, parquet = optional_module("pyarrow", *needed).Table, optional_module("pyarrow.parquet", *needed)
+    schema = arrow.from_pandas(first, preserve_index=False).schema  # the types of all are those of the first
+    with output(args.output) as handle, parquet.ParquetWriter(handle, schema) as writer:
+        for table in tables:
+            writer.write_table(arrow.from_pandas(table, schema=schema, preserve_index=False))
 
 
 def prediction_table(model: Any, queries: cells.QueriedCells, coverage: float) -> pd.DataFrame:

@@ -125,9 +125,8 @@ def _new_progress(args: argparse.Namespace) -> dict[str, Any]:
     for text in args.features:
         content = Path(check_file(text.partition("=")[2])).read_bytes()
         knowledge.append(f"--features {text} (sha256 {hashlib.sha256(content).hexdigest()[:16]})")
-    asked = {"data": args.data, "batch_size": args.batch_size, "first_batch": args.first_batch, "position": (0, 0)}
-    nothing = {"read": [], "aside": 0, "trace": 0, "scores": 0, "bad": 0}
-    return {**asked, **nothing, "knowledge": knowledge, "reading": reading}
+    asked = args.data, args.batch_size, args.first_batch
+    return Progress(*asked, (0, 0), [], 0, 0, 0, 0, knowledge, reading)._asdict()
 
 
 def _checked(stored: Any) -> dict[str, Any]:
@@ -149,8 +148,8 @@ def _resumed(args: argparse.Namespace, fresh: Any) -> tuple[Any, dict[str, Any]]
 
     stored = open_model(args.output).header.get("progress")
     if stored is None:
-        what = f"'{args.output}' is no checkpoint of a stream"
-        fail_value(f"{what}; learn further files by tensorcep update, or give another file.")
+        mend = "learn further files by tensorcep update, or give another file."
+        fail_value(f"'{args.output}' is no checkpoint of a stream; {mend}")
     model = tc.load(args.output)
     with complete(args.output):
         progress = _checked(stored)
@@ -278,7 +277,7 @@ def _side_files(args: argparse.Namespace, progress: dict[str, Any]) -> Iterator[
 def _stream_rows(args: argparse.Namespace) -> None:
     """Learn the rows of the files batch after batch, and write the model."""
     fit.check_no_tensor(args, *FOR_TENSORS)
-    words = fit.words_of_matrices()
+    words = fit.OF_MATRICES
     known = [word for word in words if word != "poisson"] if args.model == "pca" else ["gaussian"]
     if args.likelihood not in known:
         fail_value(f"--model {args.model} knows the likelihoods {', '.join(known)}; got {args.likelihood}.")
@@ -319,9 +318,9 @@ def _whole_rows(batches: Iterator[Batch], index_base: int) -> Iterator[tuple[lis
     names: Any = (None, None)
     rest: tuple[list[Any], list[Any], np.ndarray] = ([], [], np.zeros(0))
     for batch in batches:
-        if len(batch.names) != 2:
-            fail_value(f"the rows of a matrix have rows, columns and values; got {len(batch.names)} modes.")
         names = batch.names
+        if len(names) != 2:
+            fail_value(f"the rows of a matrix have rows, columns and values; got {len(names)} modes.")
         numbers = (batch.coords + index_base).T.tolist()
         rows, cols = (known if keys is None else keys for keys, known in zip(batch.keys, numbers, strict=True))
         rows, cols, values = rest[0] + rows, rest[1] + cols, np.concatenate([rest[2], batch.values])
@@ -352,8 +351,7 @@ def run_update(args: argparse.Namespace) -> None:
         if earlier is not None:
             called = "" if earlier == name else f" as '{earlier}'"
             what = f"'{name}' was learned already{called} ({count} lines with the same checksum)"
-            mend = "leave it out, or give --again if the same observations were made twice"
-            fail_value(f"{what}; {mend}.")
+            fail_value(f"{what}; leave it out, or give --again if the same observations were made twice.")
     tables, seen = [], int(model.n_samples_seen_)
     for path in args.data:
         cells = read_scored(path, args, model)
@@ -373,8 +371,6 @@ def run_update(args: argparse.Namespace) -> None:
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
-    """What tells a file from one that took its place."""
-    if not os.path.exists(path):  # which is said when it is loaded
-        return None
-    status = os.stat(path)
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    """What tells a file from one that took its place; that there is none is said when it is loaded."""
+    status = os.stat(path) if os.path.exists(path) else None
+    return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -18,8 +18,7 @@ from scipy.special import digamma
 from tensorcep.likelihoods.parameters.base import divergences
 from tensorcep.priors.base import Arrays, LearnedPrior, ModePrior, Neighbours
 
-# Shape and rate of the Gamma prior of a precision, in units of the prior scale.
-ARD_SHAPE = 1e-3
+ARD_SHAPE = 1e-3  # shape and rate of the Gamma prior of a precision, in units of the prior scale
 
 
 class PosteriorOfComponents(NamedTuple):
@@ -34,8 +33,7 @@ class PosteriorOfComponents(NamedTuple):
 class ARDPrior(LearnedPrior):
     """Rows whose precision is learned component by component; their means are as expected (see `LearnedPrior`)."""
 
-    # (K, R) int64 or None: the component that each column of a mode belongs to, where that is not the column's number
-    component: np.ndarray | None = None
+    component: np.ndarray | None = None  # (K, R) int64: that each column of a mode belongs to, where not its number
 
     @property
     def components(self) -> np.ndarray:
@@ -45,9 +43,7 @@ class ARDPrior(LearnedPrior):
         return self.component
 
     def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> PosteriorOfComponents:
-        """Posteriors of the precisions given the moments of the rows that have entries."""
-        n_components = int(self.components.max()) + 1
-        a, b = (np.full(n_components, self.strength * ARD_SHAPE) for _ in range(2))
+        a, b = (np.full(int(self.components.max()) + 1, self.strength * ARD_SHAPE) for _ in range(2))
         for k, (mean, cov) in enumerate(zip(means, covs, strict=True)):
             square = ((mean - self.mean[k]) ** 2).sum(axis=0) + np.diagonal(cov)
             np.add.at(a, self.components[k], 0.5 * len(mean) * self.free[k])
@@ -62,15 +58,13 @@ class ARDPrior(LearnedPrior):
         return self._with_diagonal(now, rng.gamma(q.a) / q.b)
 
     def bound(self, posterior: PosteriorOfComponents) -> float:
-        shape = self.strength * ARD_SHAPE
-        used = np.zeros(len(posterior.a))
+        shape, used = self.strength * ARD_SHAPE, np.zeros(len(posterior.a))
         for k, n in enumerate(posterior.counts):
             np.add.at(used, self.components[k], n * self.free[k])
         a, b = posterior.a, posterior.b
         return float((0.5 * used * (digamma(a) - np.log(a)) - divergences(a, b, shape, shape)).sum())
 
     def in_columns(self, Lam: np.ndarray, eta: np.ndarray, index: np.ndarray) -> ARDPrior:
-        """The prior of the columns index (K, Q) of each mode; padding (-1) is not free."""
         return replace(super().in_columns(Lam, eta, index), component=np.maximum(index, 0))
 
     def _with_diagonal(self, now: ModePrior, relative: np.ndarray) -> ModePrior:

@@ -18,8 +18,7 @@ from tensorcep.kernels.rows import row_moments
 class Slopes(NamedTuple):
     """How the prior mean of a mode's rows depends on their F features."""
 
-    # (F, R): the mean of a row with the features x is that of its mode plus x coef
-    coef: Annotated[np.ndarray, Sized("_ R")]
+    coef: Annotated[np.ndarray, Sized("_ R")]  # (F, R): a row with the features x has the mean of its mode plus x coef
     strength: float  # precision of coef beside that of the rows
 
 
@@ -56,6 +55,7 @@ class Coupled(NamedTuple):
     cross: np.ndarray
 
 
+Moments = tuple[np.ndarray, np.ndarray]  # of rows: means (n, R) and packed covariances (n, P)
 Arrays = list[np.ndarray]  # of each mode
 Neighbours = Sequence[Coupled | None]
 
@@ -104,15 +104,12 @@ class RowPrior:
 
 @dataclass(frozen=True, eq=False)
 class LearnedPrior(RowPrior):
-    """A prior with parameters of its own, which are learned from the rows that have entries.
+    """A prior with parameters of its own, which are learned from the rows that have entries."""
 
-    Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
-    (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
-    """
-
-    # What is expected of a row of each mode before any entry, and the deviation from it
-    mean: np.ndarray  # (K, R)
-    scale: np.ndarray  # (K, R)
+    # Their posterior follows from the rows' moments (`learn`) and gives the prior that the rows should have
+    # (`expectation`, or `draw` for samplers) and what it adds to a lower bound (`bound`): these four make a prior.
+    mean: np.ndarray  # (K, R): what is expected of a row of each mode before any entry
+    scale: np.ndarray  # (K, R): the deviation from it
     free: np.ndarray  # (K, R) bool: columns that are inferred; the others keep the prior that they have
     # How many times as much as by default that counts. Without bound, the rows' prior stays at its expectation.
     strength: float = 1.0
@@ -121,13 +118,6 @@ class LearnedPrior(RowPrior):
     def learn(self, means: Arrays, covs: Arrays, coupled: Neighbours = ()) -> Any:
         """The posterior given, per mode, means (n, R), the sum of covariances (R, R), and those of neighbours."""
         raise NotImplementedError
-
-    def update(
-        self, now: ModePrior, means: Arrays, covs: Arrays, coupled: Neighbours = (), step: float = 1.0
-    ) -> tuple[ModePrior, Any]:
-        """The rows' prior the fraction `step` of the way to its expectation, and the posterior of the parameters."""
-        posterior = self.learn(means, covs, coupled)
-        return damped(now, self.expectation(now, posterior), step), posterior
 
     def expectation(self, now: ModePrior, posterior: Any) -> ModePrior:
         """The rows' prior under the posterior of the parameters; columns that are not free keep that of `now`."""
@@ -158,12 +148,10 @@ class ModeParameters(NamedTuple):
 
 
 class ModeLaw(Protocol):
-    """The law of the parameters of one mode's prior; `PriorByMode` has one for each mode, its posterior `q` a record.
+    """The law of the parameters of a mode's prior; `PriorByMode` has one for each mode, its posterior `q` a record."""
 
-    A law has the fields free (R,) bool, columns that are inferred; centre and width (D,), what is expected of a row
-    before any entry and the deviation from it, in these; and weight, how many times as much as by default that counts.
-    """
-
+    # Its fields: free (R,) bool, columns that are inferred; centre and width (D,), what is expected of a row before
+    # any entry and the deviation from it, in these; and weight, how many times as much as by default that counts.
     # Given the moments of the rows with entries: means (n, R), the sum of covariances, those of neighbours
     def posterior(self, mean: np.ndarray, cov: np.ndarray, coupled: Coupled | None) -> Any: ...
     def expectation(self, q: Any) -> ModeParameters: ...  # the prior that the rows should have
@@ -175,8 +163,7 @@ class ModeLaw(Protocol):
 class Conditional(NamedTuple):
     """The prior that the rows have at present."""
 
-    # Natural parameters: a line for each row, or one for each mode (see `per_row`)
-    Lam: np.ndarray  # (n, P)
+    Lam: np.ndarray  # (n, P): natural parameters, a line for each row, or one for each mode (see `per_row`)
     eta: np.ndarray  # (n, R)
     modes: ModePrior | None  # the same per mode, where it is learned
     # (n_rows,) bool: rows that it is learned from: those with entries, and those of a graph that are not integrated out
@@ -199,22 +186,6 @@ def of_mode(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
 def for_kernel(lines: np.ndarray, k: int, shape: Sequence[int]) -> np.ndarray:
     """Lines of which line min(i, last) is that of packed row i, a row of mode k."""
     return lines[k : k + 1] if len(lines) == len(shape) else lines
-
-
-def first_conditional(prior: RowPrior, shape: tuple[int, ...], seen: np.ndarray) -> Conditional:
-    """The prior to begin with."""
-    if not prior.learned:
-        return Conditional(prior.Lam, prior.eta, None, np.zeros(0, dtype=bool))
-    first = offsets(shape)[:-1]  # all rows of a mode begin with the same prior
-    Lam, eta = (lines if len(lines) == len(shape) else lines[first] for lines in (prior.Lam, prior.eta))
-    precision = unpack(Lam, eta.shape[1])
-    mean = np.linalg.solve(precision, eta[..., None])[..., 0]
-    known = seen.copy()
-    for k, start in enumerate(first):  # rows of a graph without entries may be among those that it learns from
-        of = prior.axis(k)
-        if of is not None:
-            known[start + of.place] = True
-    return Conditional(Lam, eta, ModePrior(mean, precision), known)
 
 
 def conditional_of_modes(modes: ModePrior, seen: np.ndarray) -> Conditional:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,19 +23,15 @@ class PriorByMode(LearnedPrior):
 
     designs: tuple[Design | None, ...] = ()  # the features of the rows of each mode; nothing where none has any
     clocks: tuple[Known | None, ...] = ()  # the axis of each mode that is a series, and the graph of each that is one
-    # Prior shape and rate of the strength of features, in units of their mean square length
-    feature_strength: tuple[float, float] = STRENGTH
-    # What is made of the rows with entries of each mode; nothing before `for_rows`
-    have: tuple[PreparedFeatures | Prepared | None, ...] = ()
+    feature_strength: tuple[float, float] = STRENGTH  # prior shape and rate, in units of features' mean square length
+    have: tuple[PreparedFeatures | Prepared | None, ...] = ()  # of the rows with entries; nothing before `for_rows`
 
     def for_rows(self, seen: Sequence[np.ndarray]) -> PriorByMode:
-        have: list[Any] = [None] * len(seen)
-        for k, (own, design) in enumerate(zip(seen, self.designs, strict=False)):
+        have: list[Any] = []
+        for own, design, clock in itertools.zip_longest(seen, self.designs, self.clocks):
+            have.append(None if clock is None else prepared(clock, own, self.strength))
             if design is not None:
-                have[k] = ready(design.some(own), self.strength * MEAN_ROWS, self.feature_strength)
-        for k, (own, clock) in enumerate(zip(seen, self.clocks, strict=False)):
-            if clock is not None:
-                have[k] = prepared(clock, own, self.strength)
+                have[-1] = ready(design.some(own), self.strength * MEAN_ROWS, self.feature_strength)
         return replace(self, have=tuple(have))
 
     @cached_property
@@ -45,8 +42,8 @@ class PriorByMode(LearnedPrior):
             have = self.have[k] if self.have else None
             kind: Any = FeaturesLaw if isinstance(have, PreparedFeatures) else CoupledLaw
             kind, more = (NormalWishartLaw, ()) if have is None else (kind, (have,))
-            law = kind(free, self.mean[k, free], self.scale[k, free], self.strength, *more) if free.any() else None
-            laws.append(law)
+            given = free, self.mean[k, free], self.scale[k, free], self.strength, *more
+            laws.append(kind(*given) if free.any() else None)
         return tuple(laws)
 
     @cached_property

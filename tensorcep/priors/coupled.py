@@ -6,7 +6,6 @@ Mean-field methods have the posterior of all four as a factor, and the rows with
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -22,8 +21,7 @@ from tensorcep.priors.ou_process import Axis, Chained, SeriesTable, laws_of, lev
 from tensorcep.priors.series import Clock
 from tensorcep.priors.solvers.chain import Links, Marginals
 
-# Numbers of rows of a graph that gaps are filled of at a time.
-NUMBERS_AT_A_TIME = 20_000_000
+NUMBERS_AT_A_TIME = 20_000_000  # of rows whose gaps are filled
 Known = Clock | Net
 Prepared = Axis | Field
 Joint = Links | Bonds  # the prior of coupled rows together, in their order
@@ -47,22 +45,21 @@ class CoupledLaw(NamedTuple):
     weight: float
     of: Prepared
 
-    @property
-    def rate(self) -> np.ndarray:
-        """The prior rates of the precisions."""
-        return self.of.shape * self.width**2
+    def table(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> SeriesTable:
+        """The posterior given the free columns of the rows, in their order, with moments as `sums` takes them."""
+        return table(self.of, self.of.sums(rows - self.centre, variance, cross), self.of.shape * self.width**2)
 
     def posterior(self, mean: np.ndarray, cov: Any, coupled: Coupled | None) -> PosteriorOfDrift | None:
         """Given the means of the rows, their variances, and the covariances of neighbours; None without the latter."""
         if coupled is None:
             return None
-        of, rows = self.of, mean[as_slice(self.of.order)]
+        of, rows = self.of, mean[as_slice(self.of.order)][:, self.free]
         variance, cross = coupled.variance[:, self.free], coupled.cross[:, self.free]
-        known = table(of, of.sums(rows[:, self.free] - self.centre, variance, cross), self.rate)
+        known = self.table(rows, variance, cross)
         weight = known.shares * known.a / known.b
         joint: Any = of.joint(weight.sum(axis=1), levels(of, known, weight), self.centre)
         prior = of.chained(joint)
-        bound = float(known.log_sum.sum()) - prior.expected(rows[:, self.free], variance, cross)
+        bound = float(known.log_sum.sum()) - prior.expected(rows, variance, cross)
         return PosteriorOfDrift(known, prior, bound)
 
     def expectation(self, q: PosteriorOfDrift) -> ModeParameters:
@@ -73,12 +70,11 @@ class CoupledLaw(NamedTuple):
 
     def draw(self, now: ModeParameters | None, rows: np.ndarray, rng: np.random.Generator) -> ModeParameters:
         of, D = self.of, len(self.centre)
-        known = table(of, of.sums(rows[as_slice(of.order)][:, self.free] - self.centre), self.rate)
+        known = self.table(rows[as_slice(of.order)][:, self.free])
         total = np.cumsum(known.shares.reshape(-1, D), axis=0)
         best = (total < rng.random(D) * total[-1]).sum(axis=0)
         scale = rng.gamma(known.a, size=D) / known.b.reshape(-1, D)[best, np.arange(D)]
-        noise = rng.standard_normal((1 + of.values.shape[1], D)) / np.sqrt(scale)
-        return self._at(best, scale, known, noise)
+        return self._at(best, scale, known, rng.standard_normal((1 + of.values.shape[1], D)) / np.sqrt(scale))
 
     def bound(self, q: PosteriorOfDrift) -> float:
         return q.bound
@@ -105,12 +101,10 @@ class Chain(NamedTuple):
     """What a stream knows of how the rows of a mode depend on each other, in its D free columns."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
-    # What was expected of a row before any entry, and the deviation from it
-    centre: Annotated[np.ndarray, Sized("D")]
-    width: Annotated[np.ndarray, Sized("D")]
+    centre: Annotated[np.ndarray, Sized("D")]  # what was expected of a row before any entry
+    width: Annotated[np.ndarray, Sized("D")]  # the deviation from it
     weight: float  # how many times as much as by default that counts
-    # Of the process (see `base.Drift`); `season` is (P, D)
-    mean: Annotated[np.ndarray, Sized("D")]
+    mean: Annotated[np.ndarray, Sized("D")]  # of the process (see `base.Drift`); `season` is (P, D)
     precision: Annotated[np.ndarray, Sized("D")]
     length: Annotated[np.ndarray, Sized("D")]
     season: Annotated[np.ndarray, Sized("_ D")]
@@ -131,9 +125,8 @@ class Chain(NamedTuple):
             found = gmrf.moments_at(clock, self, told, eta)
         else:
             place, found = self._along(clock, np.arange(len(eta)), told, eta)
-            mean, cov = np.empty_like(found.mean), np.empty_like(found.cov)
-            mean[place], cov[place] = found.mean, found.cov
-            found = found._replace(mean=mean, cov=cov)
+            back = np.argsort(place)
+            found = found._replace(mean=found.mean[back], cov=found.cov[back])
         eta, Lam, _ = moments_of(found.cov, found.mean)  # their roles exchanged
         if found.apart:
             D = eta.shape[1]
@@ -144,8 +137,8 @@ class Chain(NamedTuple):
 
     def _along(self, clock: Clock, rows: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, Marginals]:
         """Some rows (m,) of a series in the order of their times, and their moments; of all entries say this."""
-        prior = ou_process.links_at(clock, rows, self)
-        return prior.of.place, prior.marginals(Lam[prior.of.place], eta[prior.of.place])
+        place, prior = ou_process.links_at(clock, rows, self)
+        return place, prior.marginals(Lam[place], eta[place])
 
     def after(self, clock: Known, seen: np.ndarray, Lam: np.ndarray, eta: np.ndarray) -> Chain:
         """With the law that moments of the rows `seen` (n,) bool make most probable, as a fit by mean field has it."""
@@ -156,12 +149,10 @@ class Chain(NamedTuple):
         if isinstance(clock, Net):
             at = np.zeros((len(of.lengths), D))  # the rows that the field is not learned from are integrated out
             at[np.argmin(np.abs(of.lengths[:, None] - self.length), axis=0), np.arange(D)] = self.precision
-            joint = of.joint(at, at[:, None] * self.mean, np.zeros(D))
-            found = joint.marginals(Lam[of.place], eta[of.place])
+            found = of.joint(at, at[:, None] * self.mean, np.zeros(D)).marginals(Lam[of.place], eta[of.place])
         else:
             _, found = self._along(clock, np.flatnonzero(seen), Lam, eta)
-        mean = np.empty_like(found.mean)
-        mean[of.order] = found.mean
+        mean = found.mean[np.argsort(of.order)]
         law = CoupledLaw(np.ones(D, dtype=bool), self.centre, self.width, self.weight, of)
         q: Any = law.posterior(mean, None, Coupled(found.cov[:, diagonal(D)], found.cross))
         new = law.expectation(q)
@@ -190,7 +181,7 @@ def damped_joint(old: Any, new: Any, step: float) -> Any:
     """The fraction `step` of the way from the old prior to the new one in natural parameters; all of it at first."""
     if old is None or step == 1.0:
         return new
-    names = [name for name in new._fields if name not in ("of", "which")]
+    names = [name for name in new._fields if name not in ("of", "closed", "which")]
     parts = {name: getattr(old, name) + step * (getattr(new, name) - getattr(old, name)) for name in names}
     return new._replace(**parts)
 
@@ -201,36 +192,23 @@ def fill_gaps(prior: RowPrior, shape: tuple[int, ...], seed: int, kept: Draws, d
     for k, clock in enumerate(prior.clocks):
         if clock is None:
             continue
-        own, lines = seen[first[k] : first[k + 1]], slice(at, at + n_lines(clock))
-        at = lines.stop
+        rng, mode = generator(seed, RandomStream.GAPS, k), slice(*first[k : k + 2])
+        own, of, lines = seen[mode], prior.axis(k), slice(at, at + n_lines(clock))
+        parts, at = [draw[:, mode] for draw in kept], lines.stop
         if isinstance(clock, Net):
-            of, rng = prior.axis(k), generator(seed, RandomStream.GAPS, k)
-            mode = slice(first[k], first[k + 1])
-            _fill_graph(of, rng, [draw[:, mode] for draw in kept], [draw[:, lines] for draw in drifts])
-            continue
-        if own.all() or not own.any():
-            continue
-        laws = laws_of(np.concatenate([lines_of_draw[:, lines] for lines_of_draw in drifts]))
-        gaps, known = first[k] + np.flatnonzero(~own), first[k] + np.flatnonzero(own)
-        rows = np.concatenate([own_rows[:, known] for own_rows in kept]).astype(np.float64)
-        noise = generator(seed, RandomStream.GAPS, k).standard_normal((len(rows), len(gaps), rows.shape[2]))
-        found = ou_process.draw_at(clock, clock.at(own), rows, laws, clock.at(~own), noise, joint=True)
-        for own_rows, (a, b) in zip(kept, itertools.pairwise(range(0, len(rows) + 1, len(kept[0]))), strict=True):
-            own_rows[:, gaps] = found[a:b]
-
-
-def _fill_graph(of: Field | None, rng: np.random.Generator, kept: list[np.ndarray], lines: list[np.ndarray]) -> None:
-    """The same for a graph, whose rows (C, n, R) these are; some draws at a time."""
-    if of is None or not of.gaps:
-        return
-    (C, n, R), drawn = kept[0].shape, [gap.row for gap in of.gaps]
-    some = max(1, NUMBERS_AT_A_TIME // (C * n * R))
-    for first in range(0, len(kept), some):
-        part = kept[first : first + some]
-        laws = laws_of(np.concatenate(lines[first : first + some]))
-        rows = np.concatenate(part).astype(np.float64)
-        which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
-        noise = rng.standard_normal((len(rows), len(of.gaps), R)) / np.sqrt(laws.precision)[:, None]
-        draw_gaps(of.gaps, rows, which, laws.mean, noise)
-        for i, of_draw in enumerate(part):
-            of_draw[:, drawn] = rows[i * C : (i + 1) * C, drawn]
+            gaps = [] if of is None else [gap.row for gap in of.gaps]
+        else:
+            gaps = np.flatnonzero(~own).tolist() if own.any() else []
+        some = max(1, NUMBERS_AT_A_TIME // parts[0].size)
+        for i in range(0, len(parts) if gaps else 0, some):  # some draws at a time
+            part, laws = parts[i : i + some], laws_of(np.concatenate([draw[:, lines] for draw in drifts[i : i + some]]))
+            rows = np.concatenate(part).astype(np.float64)
+            noise = rng.standard_normal((len(rows), len(gaps), rows.shape[2]))
+            if isinstance(clock, Net):
+                which = np.abs(of.lengths[:, None, None] - laws.length).argmin(axis=0)
+                draw_gaps(of.gaps, rows, which, laws.mean, noise / np.sqrt(laws.precision)[:, None])
+            else:
+                known = clock.at(own), rows[:, own], laws
+                rows[:, gaps] = ou_process.draw_at(clock, *known, clock.at(~own), noise, joint=True)
+            for draws, found in zip(part, np.split(rows, len(part)), strict=True):
+                draws[:, gaps] = found[:, gaps]

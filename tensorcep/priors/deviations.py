@@ -21,18 +21,15 @@ class Deviations(NamedTuple):
     modes: tuple[int, int]  # the mode whose rows deviate, and the one that is a series
     first: tuple[int, int]  # their first packed rows
     size: int  # rows of the mode whose rows deviate
-    # Of each pair, in the order of both
-    row: Annotated[np.ndarray, Sized("p", "i")]
+    row: Annotated[np.ndarray, Sized("p", "i")]  # of each pair, in the order of both
     time: Annotated[np.ndarray, Sized("p")]
     times: Annotated[np.ndarray, Sized("_")]  # (m,): the times of the rows of the series
     # Is added to the latent value, and an Ornstein-Uhlenbeck process about 0 along the axis, in each of C components
     mean: Annotated[np.ndarray, Sized("c p")]
     variance: Annotated[np.ndarray, Sized("c p")] | None  # (C, p); None where components are draws
-    # Of the processes
-    precision: Annotated[np.ndarray, Sized("c")]
+    precision: Annotated[np.ndarray, Sized("c")]  # of the processes
     length: Annotated[np.ndarray, Sized("c")]
-    # (2, p): what the entries say of each pair: precision, and precision times mean; of one component
-    told: Annotated[np.ndarray, Sized("two p")] | None = None
+    told: Annotated[np.ndarray, Sized("two p")] | None = None  # what entries say: precision, and that times mean
 
 
 def joined_deviations(parts: Sequence[Deviations | None]) -> Deviations | None:
@@ -70,11 +67,9 @@ def moments(of: Deviations, row: np.ndarray, time: np.ndarray) -> tuple[np.ndarr
     mean[:, known] = of.mean[:, at]
     if of.variance is not None:
         variance[:, known] = of.variance[:, at]
-    # pairs that are not known follow from the moments of those that are
-    near = Near(*(part[~known] for part in near))
+    near = Near(*(part[~known] for part in near))  # of pairs that follow from the moments of those that are known
     *counts, between = shares(of, near.from_left, near.to_right)
-    places = [np.maximum(side, 0) for side in (near.left, near.right)]
-    expected = np.zeros_like(between)
+    places, expected = [np.maximum(side, 0) for side in (near.left, near.right)], np.zeros_like(between)
     for side, place, count in zip((near.left, near.right), places, counts, strict=True):
         count[:, side < 0] = 0.0
         expected += count * of.mean[:, place]

@@ -17,16 +17,14 @@ from tensorcep.kernels.rank_update import times_narrow, transposed_times_narrow
 
 # The features of a mode's rows as a matrix: centred without being filled in, with the products that priors need.
 
-# Columns up to which products are those of `kernels.rank_update`.
-NARROW = 64
+NARROW = 64  # columns up to which products are those of `kernels.rank_update`
 
 
 class Design(NamedTuple):
     """Features of the rows of a mode; a row without them has zeros, as the average row with features does."""
 
     matrix: Any  # (n, F) or csr_array: zero in rows without features
-    # (F,): what is subtracted in rows with features; a matrix that is dense is centred already
-    centre: Annotated[np.ndarray, Sized("_")]
+    centre: Annotated[np.ndarray, Sized("_")]  # (F,): is subtracted in rows with features; 0 for a dense matrix
     described: Annotated[np.ndarray, Sized("_", "b")]  # (n,) bool: rows with features
     names: tuple[str, ...]  # of the features
     size: float  # mean square length of a centred row with features
@@ -66,11 +64,8 @@ class Design(NamedTuple):
         inside = rows < len(self.described)
         take = np.where(inside, rows, 0)
         matrix: Any = self.matrix[take]
-        if not inside.all() and isinstance(matrix, np.ndarray):
-            matrix = matrix * inside[:, None]
-        elif not inside.all():
-            matrix = matrix.copy()
-            matrix.data = matrix.data * np.repeat(inside, np.diff(matrix.indptr))
+        if not inside.all():
+            matrix = matrix.multiply(inside[:, None]).tocsr() if sparse.issparse(matrix) else matrix * inside[:, None]
         return self._replace(matrix=matrix, described=self.described[take] & inside)
 
 
@@ -90,8 +85,7 @@ def design(matrix: Any, described: np.ndarray, names: tuple[str, ...]) -> Design
 
 # Features of the rows of a mode as a user gives them, and their design for a fit.
 
-# Numbers of a matrix of features from which it is stored as a sparse one if it has categories.
-MOST_DENSE = 20_000_000
+MOST_DENSE = 20_000_000  # numbers of a matrix of features from which it is stored as a sparse one if it has categories
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -125,8 +119,7 @@ class Features:
     X: Any
 
     def __repr__(self) -> str:
-        shape = getattr(self.X, "shape", None) or np.shape(self.X)
-        return f"Features({' x '.join(map(str, shape))})"
+        return f"Features({' x '.join(map(str, np.shape(self.X)))})"
 
 
 class Mode(NamedTuple):
@@ -149,11 +142,16 @@ def designed(features: Features, mode: Mode) -> tuple[Design, Mode]:
         rows, mode = rows_of_index(X.index, mode, what, f"; {cure}")
         return _placed(*_columns_of_frame(X, what), rows, mode.size), mode
     matrix, names = _columns_of_array(X, what)
-    n = matrix.shape[0]
+    rows, mode = rows_of_lines(matrix.shape[0], mode, what, "give a DataFrame by label")
+    return _placed(matrix, names, rows, mode.size), mode
+
+
+def rows_of_lines(n: int, mode: Mode, what: str, cure: str) -> tuple[np.ndarray, Mode]:
+    """The rows of n lines that are those of the mode in its order, and the mode with those that are new."""
     if n < mode.size or (mode.labels is not None and n != mode.size):
         least = "at least " if mode.labels is None else ""
-        fail_value(f"{what} must have {least}{mode.size} lines, one per row; got {n}; give a DataFrame by label.")
-    return _placed(matrix, names, np.arange(n), n), mode._replace(size=n)
+        fail_value(f"{what} must have {least}{mode.size} lines, one per row; got {n}; {cure}.")
+    return np.arange(n), mode._replace(size=n)
 
 
 def rows_of_index(index: pd.Index, mode: Mode, what: str, cure: str = "") -> tuple[np.ndarray, Mode]:
@@ -168,10 +166,8 @@ def rows_of_index(index: pd.Index, mode: Mode, what: str, cure: str = "") -> tup
         rows = index.to_numpy(dtype=np.int64)
         return rows, mode._replace(size=max(mode.size, int(rows.max(initial=-1)) + 1))
     if (mode.labels.rows(index, unknown="ignore") < 0).all():
-        fail_value(
-            f"{what} must be indexed by its labels, such as {mode.labels.index[:1].tolist()[0]!r}; got none of them, "
-            f"but labels such as {index[:1].tolist()}{cure}."
-        )
+        such, got = mode.labels.index[:1].tolist()[0], f"got none of them, but labels such as {index[:1].tolist()}"
+        fail_value(f"{what} must be indexed by its labels, such as {such!r}; {got}{cure}.")
     labels = mode.labels.extended(index)
     return labels.rows(index), mode._replace(labels=labels, size=len(labels))
 
@@ -190,16 +186,14 @@ def warn_of_rows_without(mode: Mode, described: np.ndarray, seen: np.ndarray) ->
 
 def _placed(matrix: Any, names: list[str], rows: np.ndarray, n: int) -> Design:
     """The design of n rows, of which these have features."""
-    described = np.zeros(n, dtype=bool)
-    described[rows] = True
+    described = np.isin(np.arange(n), rows)
     if sparse.issparse(matrix):
         coo = matrix.tocoo()
-        matrix = sparse.csr_array((coo.data, (rows[coo.row], coo.col)), shape=(n, matrix.shape[1]))
+        whole: Any = sparse.csr_array((coo.data, (rows[coo.row], coo.col)), shape=(n, matrix.shape[1]))
     else:
         whole = np.zeros((n, matrix.shape[1]))
         whole[rows] = matrix
-        matrix = whole
-    return design(matrix, described, tuple(names))
+    return design(whole, described, tuple(names))
 
 
 def _columns_of_array(X: Any, what: str) -> tuple[Any, list[str]]:
@@ -208,13 +202,11 @@ def _columns_of_array(X: Any, what: str) -> tuple[Any, list[str]]:
         fail_value(f"{what} must have no masked numbers; got some; fill in what is missing.")
     is_sparse = sparse.issparse(X)
     matrix: Any = sparse.csr_array(stored_cells(X, tell=False)) if is_sparse else np.asarray(X)
-    values: Any = matrix.data if is_sparse else matrix
-    if values.dtype.kind not in "iufb" or matrix.ndim != 2 or 0 in matrix.shape:
+    if matrix.dtype.kind not in "iufb" or matrix.ndim != 2 or 0 in matrix.shape:
         is_array = hasattr(X, "shape") and hasattr(X, "dtype")
         got = f"an array of shape {X.shape} and dtype {X.dtype}" if is_array else type(X).__name__
         fail_value(f"{what} must be a DataFrame or a matrix of numbers with a line per row; got {got}.")
-    names = [f"x{j}" for j in range(matrix.shape[1])]
-    matrix = matrix.astype(np.float64)
+    names, matrix = [f"x{j}" for j in range(matrix.shape[1])], matrix.astype(np.float64)
     if not np.isfinite(matrix.data if is_sparse else matrix).all():
         fail_value(f"{what} must be finite; got nan or infinity; fill in what is missing.")
     return matrix if is_sparse else np.stack([_scaled(column) for column in matrix.T], axis=1), names
@@ -241,8 +233,7 @@ def _columns_of_frame(X: pd.DataFrame, what: str) -> tuple[Any, list[str]]:
         block, levels = _block(X[name], f"column {name!r} of {what}")
         blocks.append(block)
         names += [str(name)] if levels is None else [f"{name}={level}" for level in levels]
-    n = sum(block.shape[1] for block in blocks)
-    if len(X) * n > MOST_DENSE:
+    if len(X) * len(names) > MOST_DENSE:
         return sparse.csr_array(sparse.hstack(blocks)), names
     return np.concatenate([b.toarray() if sparse.issparse(b) else b for b in blocks], axis=1), names
 

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import diagonal, pack, unpack
-from tensorcep.priors.base import ModePrior
+from tensorcep.priors.base import ModePrior, Moments
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.ou_process import SHAPE, Chained, laws_of_mode
@@ -35,8 +35,7 @@ from tensorcep.priors.solvers.sparse import NOT_POSITIVE, EliminationOrder, pert
 
 # Lengths of the grid beside 0, in edges the least and the largest, which is at most so many times the rows of a part.
 LENGTHS, LEAST_EDGES, MOST_EDGES, MOST_RANGES = 12, 0.3, 300.0, 3.0
-# Products that a factor of numbers may take: some seconds.
-MOST_WORK = 2e9
+MOST_WORK = 2e9  # products that a factor of numbers may take: some seconds
 
 
 class Field(NamedTuple):
@@ -45,27 +44,23 @@ class Field(NamedTuple):
     clock: Net
     place: np.ndarray  # (n,) int64: these rows of the mode, ascending
     order: np.ndarray  # (n,) int64: all of them in order
-    # The ends of each edge among them, left < right, by left
-    left: np.ndarray  # (E,) int64
+    left: np.ndarray  # (E,) int64: the ends of each edge among them, left < right, by left
     right: np.ndarray  # (E,) int64
     lengths: np.ndarray  # (L,): sqrt(g)
-    # The diagonal of K, and less its elements at edges
-    own: np.ndarray  # (L, n)
-    between: np.ndarray  # (L, E)
+    own: np.ndarray  # (L, n): the diagonal of K
+    between: np.ndarray  # (L, E): less its elements at edges
     rest: np.ndarray  # (L, n): the diagonal without what its edges add to it
     total: np.ndarray  # (L, n): K summed over the columns
     scale: np.ndarray  # (L, N): S of all N rows of the mode
     log_det: np.ndarray  # (L,): log |K|
-    # As in `ou_process.Axis`, without a season
-    strengths: np.ndarray
+    strengths: np.ndarray  # this and what follows up to the vectors: as in `ou_process.Axis`, without a season
     mean_rows: float
     shape: float
     gram: np.ndarray
     values: np.ndarray
     vectors: np.ndarray
-    # Of a factor for these rows, and for all rows of the mode
-    pattern: EliminationOrder
-    whole: EliminationOrder
+    pattern: EliminationOrder  # of a factor for these rows
+    whole: EliminationOrder  # of one for all rows of the mode
     gaps: list[Gap]
 
     @property
@@ -88,37 +83,32 @@ class Field(NamedTuple):
         """Such a prior without its means and determinants, of which a bound needs none."""
         return Chained(prior, np.zeros(prior.own.shape[1]), np.zeros_like(prior.own))
 
-    def unseen(
-        self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def unseen(self, modes: ModePrior, k: int, seen: Any, mean: np.ndarray, cov: np.ndarray, told: Any) -> Moments:
         """Means (u, R) and packed covariances of the rows of mode k not in the field, given `told` of them, or None."""
         net, law, R = self.clock, laws_of_mode(modes, k), modes.mean.shape[1]
-        out = np.ones(net.n, dtype=bool)
-        out[self.place] = False
         scale = self.scale[np.argmin(np.abs(self.lengths[:, None] - law.length), axis=0)].T  # (N, R)
         Lam, eta = np.zeros((net.n, R * (R + 1) // 2)), np.zeros((net.n, R))
         if told is not None:
-            P, D = told[0].shape[1], told[1].shape[1]
-            Lam[self.place, :P] = told[0]
-            eta[self.place, :D] += told[1]
-        found = moments_of_all(net, self.whole, law, scale, Lam, eta)
+            Lam[self.place, : told[0].shape[1]] = told[0]
+            eta[self.place, : told[1].shape[1]] += told[1]
+        found, out = moments_of_all(net, self.whole, law, scale, Lam, eta), ~np.isin(np.arange(net.n), self.place)
         return found.mean[out], found.cov[out]
 
 
 def check_graph(net: Net, name: Any) -> None:
     """Refuse a graph whose factors would take too long."""
     if sparse.ordered(net.n, net.left, net.right, MOST_WORK) is None:
-        fail_value(
-            f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned; got "
-            f"{len(net.left)} edges; keep those of each row's nearest neighbours."
-        )
+        what = f"Graph of mode {name!r} connects too much of its {net.n} rows with each other to be learned"
+        fail_value(f"{what}; got {len(net.left)} edges; keep those of each row's nearest neighbours.")
 
 
 def field(net: Net, seen: np.ndarray, strength: float = 1.0) -> Field | None:
     """The rows of a graph, `seen` (n,) with entries; None for less than two; the prior counts `strength` times."""
     if seen.sum() < 2:
         return None
-    lengths = lengths_of(net)
+    _, part = connected_components(net.matrix, directed=False)
+    most = min(MOST_EDGES, MOST_RANGES * float(np.bincount(part).max()))  # by how many rows the largest part has
+    lengths = np.append(0.0, np.geomspace(LEAST_EDGES, most, LENGTHS))
     whole: Any = sparse.ordered(net.n, net.left, net.right)
     (scale, log_det), L = scales_of(net, whole, lengths), len(lengths)
     place, a, b, rest, weight, gaps = integrated_out(net, seen, lengths**2, scale)
@@ -144,28 +134,19 @@ def moments_at(clock: Net, law: Any, Lam: np.ndarray, eta: np.ndarray) -> Margin
     """The moments of all rows of a graph, in D columns, at the parameters of a `coupled.Chain`."""
     whole: Any = sparse.ordered(clock.n, clock.left, clock.right)
     distinct, which = np.unique(law.length, return_inverse=True)
-    scale = scales_of(clock, whole, distinct)[0][which.ravel()].T
-    return moments_of_all(clock, whole, law, scale, Lam, eta)
+    return moments_of_all(clock, whole, law, scales_of(clock, whole, distinct)[0][which.ravel()].T, Lam, eta)
 
 
 def scales_of(net: Net, whole: EliminationOrder, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """S of all rows, (L, N), and log |K|, (L,), at these lengths; `whole` is of a factor for all rows."""
     scale, log_det = np.ones((len(lengths), net.n)), np.zeros(len(lengths))
-    for i, length in enumerate(lengths.tolist()):
-        if length == 0.0:
-            continue
+    for i in np.flatnonzero(lengths).tolist():
+        length = float(lengths[i])
         own = 1.0 + length**2 * net.matrix.sum(axis=1)
         found = sparse.factor(whole, own[:, None, None], length**2 * net.weight[:, None])
         variance = sparse.inverted(found)[0][:, 0, 0]
         scale[i], log_det[i] = np.sqrt(variance), found.log_det + float(np.log(variance).sum())
     return scale, log_det
-
-
-def lengths_of(net: Net) -> np.ndarray:
-    """The lengths of the grid, by how many rows the largest part of the graph has."""
-    _, part = connected_components(net.matrix, directed=False)
-    most = min(MOST_EDGES, MOST_RANGES * float(np.bincount(part).max()))
-    return np.append(0.0, np.geomspace(LEAST_EDGES, most, LENGTHS))
 
 
 # Rows of a graph given their prior and what their entries say: a joint draw, or the moments of all of them.
@@ -178,8 +159,6 @@ def lengths_of(net: Net) -> np.ndarray:
 MOST_BOND_WORK, MOST_NUMBERS = 3e8, 1e7
 # Conjugate gradients end when the residual is so small beside the right side, or after so many steps.
 TOL, MOST_STEPS = 1e-12, 20_000
-
-
 Ends = tuple[np.ndarray, np.ndarray]  # of all edges
 
 
@@ -187,16 +166,13 @@ class Bonds(NamedTuple):
     """The prior of the rows of a graph that are in its field: precision and natural mean, in D columns."""
 
     of: Field
-    # The diagonal of the precision, and precision times mean
-    own: np.ndarray  # (n, D)
-    field: np.ndarray  # (n, D)
+    own: np.ndarray  # (n, D): the diagonal of the precision
+    field: np.ndarray  # (n, D): precision times mean
     between: np.ndarray  # (E, D): less the precision's element of two neighbours
     rest: np.ndarray  # (n, D): the diagonal without what edges add to it
     which: np.ndarray  # (D,) int64: the number of the length that counts most
 
-    def draw(
-        self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
-    ) -> np.ndarray:
+    def draw(self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False) -> Any:
         """A draw (n, D) of the rows, at one length, given `precision` times what entries say (see `chain.Links`)."""
         of, (Lam, eta) = self.of, self._told(Lam, eta, precision)
         right = eta + self.field
@@ -253,8 +229,8 @@ def _moments(order: EliminationOrder, ends: Ends, Lam: np.ndarray, between: np.n
         return Marginals(mean, pack(cov), cross.copy(), found.log_det)
     mean = _solution(ends, Lam, between, field)
     cov, cross, log_det = np.zeros_like(Lam), np.empty_like(between), 0.0
-    for d in range(D):
-        found, at = sparse.factor(order, Lam[:, d * (d + 3) // 2][:, None, None], between[:, [d]]), d * (d + 3) // 2
+    for d, at in enumerate(diagonal(D)):
+        found = sparse.factor(order, Lam[:, at][:, None, None], between[:, [d]])
         log_det += found.log_det
         own, edges = sparse.inverted(found)
         cov[:, at], cross[:, d] = own[:, 0, 0], edges[:, 0]
@@ -266,8 +242,7 @@ def _moments(order: EliminationOrder, ends: Ends, Lam: np.ndarray, between: np.n
 # A row that is integrated out couples its neighbours. With y = S x, S as above, the precision of y is always a
 # diagonal `rest` and a Laplacian with positive weights, so that nothing is ever subtracted.
 
-# Neighbours of a row that is integrated out, at most.
-MOST_COUPLED = 16
+MOST_COUPLED = 16  # neighbours of a row that is integrated out, at most
 
 
 class Gap(NamedTuple):
@@ -287,8 +262,7 @@ def integrated_out(net: Net, seen: np.ndarray, multiples: np.ndarray, scale: np.
     if seen.all():
         return np.arange(n), net.left, net.right, np.ones((L, n)), multiples[:, None] * net.weight, []
     _, part = connected_components(net.matrix, directed=False)
-    known = np.isin(part, part[seen])
-    rest = np.ones((n, L))
+    known, rest = np.isin(part, part[seen]), np.ones((n, L))
     near: list[dict[int, np.ndarray]] = [{} for _ in range(n)]  # the weights (L,) of the edges of each row
     for a, b, each in zip(net.left.tolist(), net.right.tolist(), net.weight.tolist(), strict=True):
         near[a][b] = near[b][a] = each * multiples

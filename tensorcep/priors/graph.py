@@ -13,10 +13,9 @@ from scipy import sparse
 from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.persist.records import Sized
 from tensorcep.entries.coo import stored_cells
-from tensorcep.priors.features import Mode, rows_of_index
+from tensorcep.priors.features import Mode, rows_of_index, rows_of_lines
 
-# A larger weight, in medians, leaves nothing of the others in float64.
-MOST_WEIGHT = 1e12
+MOST_WEIGHT = 1e12  # a larger one, in medians, leaves nothing of the others in float64
 TAKEN = "a square matrix, a DataFrame of edges, pairs or triples, or a networkx graph"
 
 
@@ -60,12 +59,10 @@ class Graph:
             object.__setattr__(self, "edges", list(self.edges))
 
     def __repr__(self) -> str:
-        shape = getattr(self.edges, "shape", None)
-        if hasattr(self.edges, "number_of_edges"):
-            return f"Graph({self.edges.number_of_edges()} edges)"
-        if shape is None or isinstance(self.edges, pd.DataFrame):
-            return f"Graph({len(self.edges)} edges)"
-        return f"Graph({' x '.join(map(str, shape))})"
+        if hasattr(self.edges, "shape") and not isinstance(self.edges, pd.DataFrame):
+            return f"Graph({' x '.join(map(str, self.edges.shape))})"
+        is_network = hasattr(self.edges, "number_of_edges")
+        return f"Graph({self.edges.number_of_edges() if is_network else len(self.edges)} edges)"
 
 
 class Net(NamedTuple):
@@ -110,12 +107,11 @@ def net(graph: Graph, mode: Mode) -> tuple[Net, Mode]:
 
 def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, Mode]:
     """Rows and weights of the edges of a symmetric matrix, and the mode with its rows."""
-    whole = sparse.issparse(graph.edges) or np.ndim(graph.edges) == 2
-    given: Any = sparse.coo_array(graph.edges) if whole and not sparse.issparse(graph.edges) else graph.edges
-    matrix = stored_cells(given, tell=False) if whole else None  # an edge that is listed twice weighs as both
-    if matrix is None or matrix.shape[0] != matrix.shape[1]:
-        shape = np.shape(graph.edges)
+    shape = graph.edges.shape
+    if len(shape) != 2 or shape[0] != shape[1]:
         fail_value(f"{what} must be a square matrix; got the shape {shape}; give a list or a DataFrame of edges.")
+    given: Any = graph.edges if sparse.issparse(graph.edges) else sparse.coo_array(graph.edges)
+    matrix = stored_cells(given, tell=False)  # an edge that is listed twice weighs as both
     if not np.isfinite(matrix.data).all():
         _weights(matrix.data, what)
     n, apart = matrix.shape[0], abs(sparse.csr_array(matrix) - sparse.csr_array(matrix).T)
@@ -127,10 +123,7 @@ def _of_matrix(graph: Graph, mode: Mode, what: str) -> tuple[np.ndarray, np.ndar
             fail_value(f"labels of the {what} must name its {n} lines; got {len(index)}.")
         rows, mode = rows_of_index(index, mode, what)
     else:
-        if n < mode.size or (mode.labels is not None and n != mode.size):
-            least = "at least " if mode.labels is None else ""
-            fail_value(f"{what} must have {least}{mode.size} lines, one per row; got {n}; name its lines by labels=.")
-        rows, mode = np.arange(n), mode._replace(size=n)
+        rows, mode = rows_of_lines(n, mode, what, "name its lines by labels=")
     used = (matrix.data != 0.0) & (matrix.row <= matrix.col)
     return rows[matrix.row[used]], rows[matrix.col[used]], np.asarray(matrix.data[used], dtype=np.float64), mode
 
@@ -155,16 +148,9 @@ def _of_edges(edges: Any, what: str) -> tuple[Any, Any, np.ndarray, Any]:
     for edge in edges:
         if not isinstance(edge, (tuple, list)) or len(edge) not in (2, 3):
             fail_value(f"{what} must have edges (a, b) or (a, b, weight); got {edge!r}.")
-    a, b = (_objects([edge[i] for edge in edges]) for i in (0, 1))
+    a, b = (pd.Series([edge[i] for edge in edges], dtype=object) for i in (0, 1))
     weight = _weights([edge[2] if len(edge) == 3 else 1.0 for edge in edges], what)
-    return a, b, weight, np.concatenate([a, b, _objects(nodes)])
-
-
-def _objects(labels: list[Any]) -> np.ndarray:
-    """Labels as an array, whatever they are."""
-    out = np.empty(len(labels), dtype=object)
-    out[:] = labels
-    return out
+    return a, b, weight, pd.concat([a, b, pd.Series(nodes, dtype=object)])
 
 
 def _weights(weights: Any, what: str) -> np.ndarray:
@@ -191,21 +177,19 @@ def _checked(a: np.ndarray, b: np.ndarray, weight: np.ndarray, mode: Mode, what:
         fail_value(f"{what} must have an edge; got none; leave it out.")
     ends_of_all = np.sort(np.stack([a, b], axis=1), axis=1)
     pairs, first, which = np.unique(ends_of_all, axis=0, return_index=True, return_inverse=True)
-    once = weight[first]
-    apart = np.abs(weight - once[which.ravel()]) > 1e-9 * weight.max()
+    once, which = weight[first], which.ravel()
+    apart = np.abs(weight - once[which]) > 1e-9 * weight.max()
     if apart.any():
-        ends = [mode.name_of(int(end)) for end in pairs[which.ravel()[np.argmax(apart)]]]
+        ends = [mode.name_of(int(end)) for end in pairs[which[np.argmax(apart)]]]
         fail_value(f"{what} must give every edge one weight; got two for {ends[0]!r} and {ends[1]!r}.")
     left, right = (np.ascontiguousarray(pairs[:, i], dtype=np.int64) for i in (0, 1))
     with np.errstate(over="ignore"):
         once = once / float(np.median(once))
     if once.max() > MOST_WEIGHT or once.min() == 0.0:
         ends = [mode.name_of(int(end[np.argmax(once)])) for end in (left, right)]
-        fail_value(
-            f"{what} must have weights of at most {MOST_WEIGHT:g} times their median; got weights from "
-            f"{weight.min():g} to {weight.max():g}, the largest between {ends[0]!r} and {ends[1]!r}; rescale them, or "
-            "make rows that it makes the same one row."
-        )
+        got = f"weights from {weight.min():g} to {weight.max():g}, the largest between {ends[0]!r} and {ends[1]!r}"
+        mend = "rescale them, or make rows that it makes the same one row"
+        fail_value(f"{what} must have weights of at most {MOST_WEIGHT:g} times their median; got {got}; {mend}.")
     return Net(mode.size, left, right, once)
 
 
@@ -222,9 +206,9 @@ def warn_of_nodes(known: Net, mode: Mode, seen: np.ndarray) -> None:
     shown = added if lacking.any() else alike
     if not shown.any():
         return
-    text = f"{shown.sum()} of {(degree > 0).sum()} nodes of the Graph of mode {mode.name!r} have no entries, such as "
-    text += f"{mode.name_of(int(np.argmax(shown)))!r}"
+    which = f"{shown.sum()} of {(degree > 0).sum()} nodes of the Graph of mode {mode.name!r}"
+    text = f"{which} have no entries, such as {mode.name_of(int(np.argmax(shown)))!r}"
     if lacking.any():
-        text += f", and {lacking.sum()} of {seen.sum()} rows with entries no edge, such as "
-        text += f"{mode.name_of(int(np.argmax(lacking)))!r}"
+        name = mode.name_of(int(np.argmax(lacking)))
+        text += f", and {lacking.sum()} of {seen.sum()} rows with entries no edge, such as {name!r}"
     warn_user(f"{text}; where the same row is meant, labels must be spelled alike.", UserWarning)

@@ -17,8 +17,7 @@ from tensorcep.priors.base import Coupled, ModeParameters
 #
 # Matrices of some ten columns are too small for calls of a library each: what goes on between these takes longer.
 
-# Vectors that are centred at a time.
-CHUNK = 32
+CHUNK = 32  # vectors that are centred at a time
 
 
 def sums_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -54,13 +53,11 @@ def _sum_scatter(rows, mean, apart, nothing, gram):
 
 @block_kernel
 def draw_normal_wishart(scatter, lower, z, mean, precision):
-    """Draw the precision Lam and the mean given their law: Lam ~ Wishart(df, scatter^-1), mean ~ N(mean, Lam^-1).
-
-    Of `lower` (D, D) the lower triangle holds Bartlett's normal draws and, on its diagonal, roots of chi-squares of df,
-    df - 1, ...; `z` (D,) holds normal draws, over the root of the number of vectors that the mean is known from. What
-    is drawn goes to `precision` (D, D), and is added to `mean` (D,). `scatter` becomes its Cholesky factor L, and
-    `lower` L^-T times itself. Gives whether the scatter has such a factor.
-    """
+    """Draw the precision Lam and the mean given their law: Lam ~ Wishart(df, scatter^-1), mean ~ N(mean, Lam^-1)."""
+    # Of `lower` (D, D) the lower triangle holds Bartlett's normal draws and, on its diagonal, roots of chi-squares of
+    # df, df - 1, ...; `z` (D,) holds normal draws, over the root of the number of vectors that the mean is known from.
+    # What is drawn goes to `precision` (D, D), and is added to `mean` (D,). `scatter` becomes its Cholesky factor L,
+    # and `lower` L^-T times itself. Gives whether the scatter has such a factor.
     D = len(scatter)
     for i in range(D):
         for j in range(i + 1):
@@ -103,13 +100,11 @@ def draw_normal_wishart(scatter, lower, z, mean, precision):
 
 @block_kernel
 def draw_prior(n, average, gram, prior, lower, z, scatter, mean, precision):
-    """Draw the mean and the precision of the law of n vectors of D numbers, as `draw_normal_wishart` does.
-
-    `average` and `gram` are what `sums_of` makes of the vectors. `prior` is (centre (D,), width (D,), rows,
-    strength): what the mean and the scatter are before any vector, and what each of them counts. `lower` and `z` are
-    normal draws and roots of chi-squares of strength D + n, ...; `scatter` (D, D) is room. Gives whether the scatter is
-    positive definite.
-    """
+    """Draw the mean and the precision of the law of n vectors of D numbers, as `draw_normal_wishart` does."""
+    # `average` and `gram` are what `sums_of` makes of the vectors. `prior` is (centre (D,), width (D,), rows,
+    # strength): what the mean and the scatter are before any vector, and what each of them counts. `lower` and `z` are
+    # normal draws and roots of chi-squares of strength D + n, ...; `scatter` (D, D) is room. Gives whether the scatter
+    # is positive definite.
     centre, width, count, strength = prior
     D = len(mean)
     for a in range(D):
@@ -166,8 +161,7 @@ class NormalWishartLaw(NamedTuple):
 
     def posterior(self, mean: np.ndarray, cov: Any = None, coupled: Coupled | None = None) -> NormalWishart:
         """Posterior of (mu, Lam) from n rows: means (n, R) and the sum of their covariances; draws have none."""
-        n, D = len(mean), len(self.centre)
-        free = np.flatnonzero(self.free)
+        n, D, free = len(mean), len(self.centre), np.flatnonzero(self.free)
         average, gram = sums_of(mean[:, free])
         average, scatter, rows = average if n else self.centre, gram[:D, :D], self.weight * MEAN_ROWS
         scatter = scatter + rows * n / (rows + n) * np.outer(average - self.centre, average - self.centre)
@@ -192,12 +186,10 @@ class NormalWishartLaw(NamedTuple):
         return ModeParameters(mean, precision)
 
     def bound(self, q: NormalWishart) -> float:
-        """What learning adds to a lower bound that takes the expectation for the rows' prior.
-
-        The rows' expected log prior is that of the expectation plus (E[log|Lam|] - log|E[Lam]| - E[(mu - E mu)'
-        Lam (mu - E mu)]) / 2 per row; the divergence of the posterior from its own prior comes off. This holds
-        for any posterior, whether or not the rows have changed since.
-        """
+        """What learning adds to a lower bound that takes the expectation for the rows' prior."""
+        # The rows' expected log prior is that of the expectation plus (E[log|Lam|] - log|E[Lam]| - E[(mu - E mu)' Lam
+        # (mu - E mu)]) / 2 per row; the divergence of the posterior from its own prior comes off. This holds for any
+        # posterior, whether or not the rows have changed since.
         p, D, expected = self.posterior(np.zeros((0, len(self.free)))), len(q.mean), q.df * inverse(q.scatter)
         dispersed = mean_log_det(q) - np.linalg.slogdet(expected)[1]
         ratio, apart = p.rows / q.rows, q.mean - p.mean  # the divergence of the Wisharts, and that of means given Lam

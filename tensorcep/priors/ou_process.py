@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from tensorcep.core.packing import pack, unpack
-from tensorcep.priors.base import ModePrior
+from tensorcep.priors.base import ModePrior, Moments
 from tensorcep.priors.graph import Net
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.series import Clock
@@ -31,14 +31,10 @@ from tensorcep.priors.solvers.chain import Links
 # Lengths of the grid, in median steps the least, in ranges the largest; on a circle in its own lengths. Beyond the
 # largest one a process is a random walk.
 LENGTHS, LEAST_STEPS, MOST_RANGES, MOST_CIRCLES, WALK = 24, 0.3, 30.0, 3.0, 1000.0
-# Precisions of a season beside that of the process, of the grid.
-STRENGTHS = 10.0 ** np.arange(-2.0, 4.0)
-# The prior shape of a precision.
-SHAPE = 0.5
-# As how many rows the prior of a level counts that is 0.
-NO_LEVEL = 1e12
-# Decimals to which steps are the same.
-SAME_STEP = 9
+STRENGTHS = 10.0 ** np.arange(-2.0, 4.0)  # precisions of a season beside that of the process, of the grid
+SHAPE = 0.5  # the prior shape of a precision
+NO_LEVEL = 1e12  # as how many rows the prior of a level counts that is 0
+SAME_STEP = 9  # decimals to which steps are the same
 LOG_2PI = float(np.log(2.0 * np.pi))
 
 
@@ -50,28 +46,18 @@ class Axis(NamedTuple):
     order: np.ndarray  # (n,) int64: the same among the rows with entries alone
     closed: bool  # whether the last row is a neighbour of the first one
     phase: np.ndarray  # (n,) int64: which of the P phases each row has
-    # (E,) int64: which of the J distances each row and the next one are apart; on a circle the last one and the first
-    # one, too
-    which: np.ndarray
+    which: np.ndarray  # (E,) int64: which of the J distances the two rows of each of `pairs` are apart
     lengths: np.ndarray  # (L,): of the grid; 0 for rows that do not depend on each other
     own: np.ndarray  # (L,): v
-    # w1 and w2 of the J distances
-    near: np.ndarray  # (L, J)
-    between: np.ndarray  # (L, J)
+    near: np.ndarray  # (L, J): w1 of the J distances
+    between: np.ndarray  # (L, J): w2 of these
     log_det: np.ndarray  # (L,): log |K|
     strengths: np.ndarray  # (S,)
-    # As how many rows the prior of the level counts, and the prior shape of lam
-    mean_rows: float
-    shape: float
+    mean_rows: float  # as how many rows the prior of the level counts
+    shape: float  # the prior shape of lam
     gram: np.ndarray  # (L, P): K summed over the rows of a phase and all rows
-    # Eigenvalues and vectors of K in the phases, the level integrated out; without a season there are none
-    values: np.ndarray  # (L, P)
-    vectors: np.ndarray  # (L, P, P)
-
-    @property
-    def n_phases(self) -> int:
-        """P, one without a season."""
-        return len(self.clock.phases)
+    values: np.ndarray  # (L, P): eigenvalues of K in the phases, the level integrated out; without a season none
+    vectors: np.ndarray  # (L, P, P): their vectors
 
     @property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +66,7 @@ class Axis(NamedTuple):
 
     def joint(self, scale: np.ndarray, level: np.ndarray, centre: np.ndarray) -> Links:
         """The prior that is the sum over lengths of scale (L, D) K, and of the field K times levels (L, 1 + P, D)."""
-        P, (L, D) = self.n_phases, scale.shape
+        P, (L, D) = len(self.clock.phases), scale.shape
         each = level[:, :1] + (level[:, 1:] if level.shape[1] > 1 else np.zeros((L, P, D)))
         each = each + scale[:, None] * centre
         tables = [self.own @ scale, self.near.T @ scale, self.between.T @ scale, np.einsum("l,lpd->pd", self.own, each)]
@@ -88,7 +74,7 @@ class Axis(NamedTuple):
         n, E = len(self.place), len(self.which)
         lines = np.empty((n, D)), np.empty((n, D)), np.empty((E, D))
         chain.neighbour_lines(self.which, self.phase, tuple(np.ascontiguousarray(one) for one in tables), *lines)
-        return Links(self, *lines)
+        return Links(self, self.closed, *lines)
 
     def chained(self, prior: Links) -> Chained:
         """Such a prior with its means and determinants, column by column."""
@@ -97,18 +83,15 @@ class Axis(NamedTuple):
 
     def sums(self, rows: np.ndarray, variance: Any = 0.0, cross: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """x'Kx, (L, D), and Kx summed over each phase, (L, P, D), expected of rows with these moments."""
-        J, P, D = self.near.shape[1], self.n_phases, rows.shape[1]
+        J, P, D = self.near.shape[1], len(self.clock.phases), rows.shape[1]
         square, near, between = np.zeros((1, D)), np.zeros((J, D)), np.zeros((J, D))
         linear = np.zeros((P, D)), np.zeros((J, P, D)), np.zeros((J, P, D))
         moments = chain.kernel_moments(rows, variance, cross)
         chain.neighbour_sums(*moments, self.which, self.phase, square, near, between, *linear)
-        squares: np.ndarray = self.own[:, None] * square[0]
-        squares = squares + self.near @ near - 2.0 * (self.between @ between)
+        squares: np.ndarray = self.own[:, None] * square[0] + self.near @ near - 2.0 * (self.between @ between)
         return squares, times_k(self, *linear)
 
-    def unseen(
-        self, modes: ModePrior, k: int, seen: np.ndarray, mean: np.ndarray, cov: np.ndarray, told: Any
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def unseen(self, modes: ModePrior, k: int, seen: Any, mean: np.ndarray, cov: np.ndarray, told: Any) -> Moments:
         """Means (u, R) and packed covariances of the rows of mode k that are not `seen`, given those that are."""
         known = self.clock.at(seen), mean[seen], cov[seen]
         return moments_at(self.clock, *known, laws_of_mode(modes, k), self.clock.at(~seen))
@@ -135,8 +118,6 @@ def lengths_of(clock: Clock, times: np.ndarray, steps: np.ndarray) -> np.ndarray
 def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
     """The rows with entries, `seen` (n_k,); None where none has a neighbour; the prior counts `strength` times."""
     rows = np.flatnonzero(seen)
-    if len(rows) < 2:
-        return None
     order, times, apart, closed = in_time(clock, rows)
     steps = apart[: len(rows) - 1]
     steps = steps[np.isfinite(steps)]
@@ -157,7 +138,7 @@ def axis(clock: Clock, seen: np.ndarray, strength: float = 1.0) -> Axis | None:
         for side in begun.pairs:
             own[side] += near
         log_det[i] = solved(own, between, np.zeros_like(own), closed)[1][0]
-    P, J, (left, right) = begun.n_phases, begun.near.shape[1], (phase[end] for end in begun.pairs)
+    P, J, (left, right) = len(clock.phases), begun.near.shape[1], (phase[end] for end in begun.pairs)
     counts, (near, between) = np.diag(np.bincount(phase, minlength=P).astype(np.float64)), np.zeros((2, J, P, P))
     for one, other in ((left, right), (right, left)):  # sums of rows that are 1 in the column of their phase alone
         np.add.at(near, (which, one, one), 1.0)
@@ -189,19 +170,12 @@ def ends(n: int, closed: bool) -> tuple[np.ndarray, np.ndarray]:
 def times_k(of: Axis, own: np.ndarray, near: np.ndarray, between: np.ndarray) -> np.ndarray:
     """Sums over phases of K times numbers, for each length, (L, P, R), of what `neighbour_sums` makes of these."""
     near, between = (part.reshape(of.near.shape[1], -1) for part in (near, between))
-    apart = (of.near @ near - of.between @ between).reshape(len(of.own), of.n_phases, -1)
+    apart = (of.near @ near - of.between @ between).reshape(len(of.own), len(own), -1)
     return np.asarray(of.own[:, None, None] * own + apart)
 
 
-class Line(NamedTuple):
-    """Rows (n,) of a mode in the order of their times, and whether the last is a neighbour of the first."""
-
-    place: np.ndarray
-    closed: bool
-
-
-def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
-    """The prior of some rows (n,) of a mode together, in D columns, at the parameters of a `coupled.Chain`."""
+def links_at(clock: Clock, rows: np.ndarray, law: Any) -> tuple[np.ndarray, Links]:
+    """Some rows (n,) of a mode in the order of their times, and their prior at the parameters of a `coupled.Chain`."""
     order, times, apart, closed = in_time(clock, rows)
     n = len(rows)
     v, *others = weights(law.length, apart, clock.circle if closed else 0.0)
@@ -215,7 +189,7 @@ def links_at(clock: Clock, rows: np.ndarray, law: Any) -> Links:
     field = own * level
     field[left] -= between * level[right]
     field[right] -= between * level[left]
-    return Links(Line(rows[order], closed), own, field, between)
+    return rows[order], Links(None, closed, own, field, between)
 
 
 def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -223,8 +197,7 @@ def solved(own: np.ndarray, between: np.ndarray, field: np.ndarray, closed: bool
     (n, D), order = own.shape, np.arange(len(own))
     if closed:  # an order in which neighbours are at most two apart
         order[0::2], order[1::2] = np.arange(n - n // 2), n - 1 - np.arange(n // 2)
-    place, (left, right) = np.empty(n, dtype=np.int64), ends(n, closed)
-    place[order] = np.arange(n)
+    place, (left, right) = np.argsort(order), ends(n, closed)
     bands, found, log_det = np.zeros((3 if closed else 2, n, D)), field[order], np.zeros(D)
     bands[0] = own[order]
     low, high = np.minimum(place[left], place[right]), np.maximum(place[left], place[right])
@@ -300,8 +273,7 @@ def levels(of: Any, known: SeriesTable, shares: np.ndarray, noise: Any = None) -
     if noise is not None:
         season = season + np.einsum("lsd,lsp->lpd", shares, kept**-0.5) * noise[1]
     season = of.vectors @ season if season.shape[1] else season
-    whole = of.gram.sum(axis=1)[:, None] + of.mean_rows
-    total = shares.sum(axis=1)
+    whole, total = of.gram.sum(axis=1)[:, None] + of.mean_rows, shares.sum(axis=1)
     level = (total * known.level - (np.einsum("lp,lpd->ld", of.gram, season) if season.shape[1] else 0.0)) / whole
     if noise is not None:
         level = level + total * noise[0] / np.sqrt(whole)
@@ -391,11 +363,9 @@ def laws_of_mode(modes: ModePrior, k: int) -> Laws:
 class Near(NamedTuple):
     """Neighbours of new pairs among the known ones, (q,) each."""
 
-    # Below 0 where there is none; `left` is then another number for every row
-    left: np.ndarray
-    right: np.ndarray
-    # Distances in time; infinite where there is none
-    from_left: np.ndarray
+    left: np.ndarray  # below 0 where there is none, and then another number for every row
+    right: np.ndarray  # below 0 where there is none
+    from_left: np.ndarray  # distances in time; infinite where there is none
     to_right: np.ndarray
 
 
@@ -406,8 +376,7 @@ def neighbours(known: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.n
     rank = np.searchsorted(distinct, time, side="right")
     key = known_row.astype(np.int64) * (len(distinct) + 1) + np.searchsorted(distinct, known_time) + 1
     right = np.searchsorted(key, row * (len(distinct) + 1) + rank, side="right")
-    left, n = right - 1, len(key)
-    found = []
+    left, n, found = right - 1, len(key), []
     for side in (left, right):
         inside, at = (side >= 0) & (side < n), np.clip(side, 0, max(n - 1, 0))
         known_there = inside & np.isfinite(time) & (known_row[at] == row) if n else inside
@@ -422,24 +391,17 @@ def places(clock: Clock, known: np.ndarray, times: np.ndarray) -> tuple[np.ndarr
     if known.ndim == 2:
         near = neighbours((known[:, 0], known[:, 1]), (times[:, 0], times[:, 1]))
         order = np.lexsort((times[:, 1], times[:, 0]))
-        from_left, to_right = (np.maximum(side, SAME_TIME) for side in (near.from_left, near.to_right))
-        return order, clock.phase_of(times), Near(near.left, near.right, from_left, to_right)
-    by_time, n = np.argsort(known, kind="stable"), len(known)
-    start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
-    have, new = known[by_time] - start, times - start
-    new = np.mod(new, circle) if circle else new
-    after = np.searchsorted(have, new, side="right")
-    left, right = after - 1, after
-    if circle:
-        from_left, to_right = new - have[left], np.append(have, circle)[right] - new
-        right = right % n
     else:
-        padded = np.concatenate([[-np.inf], have, [np.inf]])
-        from_left, to_right = new - padded[after], padded[after + 1] - new
-        right = np.where(right < n, right, -1)
-    left, right = (np.where(side < 0, -1, by_time[side]) for side in (left, right))
-    from_left, to_right = np.maximum(from_left, SAME_TIME), np.maximum(to_right, SAME_TIME)
-    return np.argsort(new, kind="stable"), clock.phase_of(times), Near(left, right, from_left, to_right)
+        by_time = np.argsort(known, kind="stable")
+        start, circle = known[by_time[0]], clock.circle if len(known) > 2 else 0.0
+        have, new = known[by_time] - start, np.mod(times - start, circle) if circle else times - start
+        left, right, *apart = neighbours((np.zeros(len(have)), have), (np.zeros(len(new)), new))
+        if circle:  # the first row follows the last one
+            right, apart[1] = np.where(right < 0, 0, right), np.where(right < 0, circle - new, apart[1])
+        near = Near(*(np.where(side < 0, -1, by_time[side]) for side in (left, right)), *apart)
+        order = np.argsort(new, kind="stable")
+    from_left, to_right = (np.maximum(side, SAME_TIME) for side in near[2:])
+    return order, clock.phase_of(times), near._replace(from_left=from_left, to_right=to_right)
 
 
 def _shares(clock: Clock, laws: Laws, left: float, right: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -476,9 +438,7 @@ def draw_at(
     return out
 
 
-def moments_at(
-    clock: Clock, known: np.ndarray, mean: np.ndarray, cov: np.ndarray, laws: Laws, times: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def moments_at(clock: Clock, known: Any, mean: np.ndarray, cov: np.ndarray, laws: Laws, times: np.ndarray) -> Moments:
     """Means (q, R), packed covariances (q, P) of rows at new times, each by itself, given the known rows' moments."""
     (_, phase, near), phases, R = places(clock, known, times), clock.phase_of(known), mean.shape[1]
     means, covs = np.empty((len(times), R)), np.empty((len(times), R, R))

@@ -27,14 +27,10 @@ from tensorcep.priors.normal_wishart import MEAN_ROWS, NormalWishart, draw_root,
 # sec. 3. Where we differ: with few features (mu, Lam, B) are one draw, and the strength one with all three integrated
 # out, by a slice sampler of its log; so draws do not depend on B before, which would move slowly where B is small.
 
-# Up to so many features the matrix is decomposed, at the cost of their number to the third, once.
-MOST_DIRECT = 2000
-# Prior shape and rate of the strength, in units of the features' mean square length.
-STRENGTH = (1e-3, 1e-3)
-# Steps of the slice sampler, and how far from its unit the log of the strength may go.
-STEPS, RANGE = 20, 30.0
-# Conjugate gradients: the relative residual at which they end, and the most steps.
-RESIDUAL, MOST_STEPS = 1e-6, 1000
+MOST_DIRECT = 2000  # up to so many features the matrix is decomposed, at the cost of their number to the third, once
+STRENGTH = (1e-3, 1e-3)  # prior shape and rate of the strength, in units of the features' mean square length
+STEPS, RANGE = 20, 30.0  # of the slice sampler, and how far from its unit the log of the strength may go
+RESIDUAL, MOST_STEPS = 1e-6, 1000  # of conjugate gradients: the relative residual at which they end, and the most steps
 
 
 class PreparedFeatures(NamedTuple):
@@ -43,9 +39,8 @@ class PreparedFeatures(NamedTuple):
     design: Design  # of these rows
     total: np.ndarray  # (F,): their sum
     rows: float  # rows, and as how many the prior mean counts
-    # Eigenvalues and eigenvectors of H; None where features are many
-    values: Any  # (F,)
-    vectors: Any  # (F, F) or None
+    values: Any  # (F,): eigenvalues of H; None where features are many
+    vectors: Any  # (F, F): eigenvectors
     prior: tuple[float, float]  # shape and rate of the strength
 
 
@@ -53,9 +48,8 @@ def ready(design: Design, prior_rows: float, strength: tuple[float, float] = STR
     """Prepare the features of the rows with entries; the prior mean counts as `prior_rows` of them."""
     n = design.matrix.shape[0]
     total, count = design.transposed(np.ones((n, 1)))[:, 0], n + prior_rows
-    values = vectors = None
-    if design.n_features <= MOST_DIRECT:
-        values, vectors = decomposed(design.gram(), total, count)
+    few = design.n_features <= MOST_DIRECT
+    values, vectors = decomposed(design.gram(), total, count) if few else (None, None)
     return PreparedFeatures(design, total, count, values, vectors, (strength[0], strength[1] / design.size))
 
 
@@ -80,10 +74,8 @@ def sums(have: PreparedFeatures, apart: np.ndarray, scatter: np.ndarray, df: flo
     return with_level_out(have, apart.sum(axis=0), square, cross, df + len(apart))
 
 
-def with_level_out(
-    have: PreparedFeatures, total: np.ndarray, square: np.ndarray, cross: np.ndarray, df: float
-) -> FeatureSums:
-    """The sums with mu integrated out, of those of rows, of their products and of these with features."""
+def with_level_out(have: PreparedFeatures, total: np.ndarray, square: Any, cross: Any, df: float) -> FeatureSums:
+    """The sums with mu integrated out, of those of rows (D,), of their products (D, D) and with features (F, D)."""
     square = square - np.outer(total, total) / have.rows
     cross = cross - np.outer(have.total, total) / have.rows
     return FeatureSums(total, square, cross if have.vectors is None else have.vectors.T @ cross, df)
@@ -114,8 +106,7 @@ def log_density(have: PreparedFeatures, known: FeatureSums, log_strength: float)
 def _slice(have: PreparedFeatures, known: FeatureSums, at: float, rng: np.random.Generator) -> float:
     """The next value of a slice sampler of the log of the strength (Neal 2003, figs 3 and 5)."""
     unit = float(np.log(have.design.size))
-    level = log_density(have, known, at) - rng.exponential()
-    low = at - rng.random()
+    level, low = log_density(have, known, at) - rng.exponential(), at - rng.random()
     high, left = low + 1.0, int(STEPS * rng.random())
     for _ in range(left):
         if low < unit - RANGE or log_density(have, known, low) <= level:
@@ -164,8 +155,7 @@ def solve(have: PreparedFeatures, right: np.ndarray, strength: float, start: np.
 # Samplers draw (mu, Lam, B) and its strength given the rows (above). Mean-field methods have the posterior of
 # (mu, Lam, B) as a factor, and of the strength the value at which the lower bound is highest.
 
-# Values of the log of the strength among which the best one is sought first.
-GRID = 31
+GRID = 31  # values of the log of the strength among which the best one is sought first
 
 
 class PosteriorOfSlopes(NamedTuple):
@@ -245,11 +235,9 @@ class FeaturesLaw(NamedTuple):
         return ModeParameters(self.centre + mean, root @ root.T, Slopes(coef, strength))
 
     def bound(self, q: PosteriorOfSlopes) -> float:
-        """What the mode adds to the bound.
-
-        With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V -
-        V0)), less the divergence of q from what was before, and the log prior of the strength.
-        """
+        """What the mode adds to the bound."""
+        # With the precision V of (mu, B) about Lam, and V0 before: half of n (E log|Lam| - log|E Lam|) - D tr(V^-1 (V -
+        # V0)), less the divergence of q from what was before, and the log prior of the strength.
         have, (scatter, df) = self.have, self.before
         (a, b), strength, D, F = have.prior, q.slopes.strength, len(q.mean), len(have.values)
         n = have.design.matrix.shape[0]
@@ -278,24 +266,20 @@ class MapOfFeatures(NamedTuple):
     """What is known of the map from features to prior means: sums over rows, which a stream adds and takes off."""
 
     free: Annotated[np.ndarray, Sized("R", "b")]
-    # What was expected of a row before any entry, and the deviation from it
-    centre: Annotated[np.ndarray, Sized("D")]
-    width: Annotated[np.ndarray, Sized("D")]
+    centre: Annotated[np.ndarray, Sized("D")]  # what was expected of a row before any entry
+    width: Annotated[np.ndarray, Sized("D")]  # the deviation from it
     weight: float  # how many times as much as by default that counts
     rows: int  # rows with entries
-    # Sums of their features, and of products of these
-    total: Annotated[np.ndarray, Sized("F")]
-    gram: Annotated[np.ndarray, Sized("F F")]
-    # Sums of the rows less the centre, of these times features, and of their second moments
-    apart: Annotated[np.ndarray, Sized("D")]
-    cross: Annotated[np.ndarray, Sized("F D")]
-    square: Annotated[np.ndarray, Sized("D D")]
-    # The prior of a row without features that has entries
-    mean: Annotated[np.ndarray, Sized("D")]
+    total: Annotated[np.ndarray, Sized("F")]  # the sum of their features
+    gram: Annotated[np.ndarray, Sized("F F")]  # of products of these
+    apart: Annotated[np.ndarray, Sized("D")]  # of the rows less the centre
+    cross: Annotated[np.ndarray, Sized("F D")]  # of these times features
+    square: Annotated[np.ndarray, Sized("D D")]  # of their second moments
+    mean: Annotated[np.ndarray, Sized("D")]  # of the prior of a row without features that has entries
     precision: Annotated[np.ndarray, Sized("D D")]
     coef: Annotated[np.ndarray, Sized("F D")]
     strength: float  # precision of coef beside that of the rows
-    root: Annotated[np.ndarray, Sized("F F")]  # (F, F): of what coef varies by, in units of the rows' own covariance
+    root: Annotated[np.ndarray, Sized("F F")]  # of what coef varies by, in units of the rows' own covariance
 
     @property
     def weight_of_mean(self) -> float:
@@ -344,9 +328,7 @@ class MapOfFeatures(NamedTuple):
         return share[:, None] * pack(self.precision)[None], share[:, None] * (mean @ self.precision)
 
 
-def map_of_fit(
-    free: np.ndarray, expected: tuple[np.ndarray, np.ndarray, float], found: ModeParameters, n_features: int
-) -> MapOfFeatures:
+def map_of_fit(free: np.ndarray, expected: Any, found: ModeParameters, n_features: int) -> MapOfFeatures:
     """The map that a fit has found of a mode, without any row; `expected` has centre and width (R,), and weight."""
     (centre, width, weight), slopes = expected, found.slopes
     if slopes is None:

@@ -14,13 +14,10 @@ from tensorcep.core.persist.records import Sized
 from tensorcep.priors.features import Mode
 
 KINDS = ("auto", "ou", "rw")
-# Steps of a circle, at most: beside longer ones steps are lost in rounding.
-MOST_STEPS = 1e12
+MOST_STEPS = 1e12  # steps of a circle, at most: beside longer ones steps are lost in rounding
 # Phases of a season, at most, and the share of a step within which two phases are one.
 MOST_PHASES, SAME_PHASE = 400, 1e-6
-# Distinct distances of neighbours times phases.
-MOST_PAIRS = 1_000_000
-# Numbers of labels: what pandas calls their kind, and how they count.
+MOST_PAIRS = 1_000_000  # distinct distances of neighbours times phases
 READ = "numbers, Timestamps, Timedeltas, dates or Periods"
 # Text that is a month or a day, as ISO 8601 writes it, perhaps with a time.
 ZONED = r".*[T ].*(Z|[+-]\d\d(:?\d\d)?)$"
@@ -86,9 +83,8 @@ class Clock(NamedTuple):
     kind: str  # see `Series`
     reads: str  # what labels are: "row", "number", "time", "delta", "order", or the frequency of Periods
     step: float  # the unit in that of the labels; of times in seconds
-    # Of the season, and the length of the axis where it is a circle; 0 where there is none
-    period: float
-    circle: float
+    period: float  # of the season; 0 where there is none
+    circle: float  # the length of the axis where it is a circle; 0 where it is none
     order: tuple[Any, ...]  # the labels in order, if they were given
     times: Annotated[np.ndarray, Sized("_")]  # (n,)
     phases: Annotated[np.ndarray, Sized("_")]  # (P,): the phases of a season that occur; one, 0, without a season
@@ -131,15 +127,13 @@ class Clock(NamedTuple):
             fail_value(f"{what} needs rows at times of their own; got {bad!r}, at the time of another row.")
         if self.circle and not self.circle > float(both.max() - both.min()):
             fail_value(f"{what} is cyclic; its labels must lie within one period, of {self.circle * self.step:g}.")
-        phases = self.phases
+        clock = self._replace(times=both)
         for time in times[self.phase_of(times) < 0].tolist():
-            phase = time % self.period
-            apart = np.abs(phases - phase)
-            if np.minimum(apart, self.period - apart).min() > SAME_PHASE:
-                phases = np.append(phases, phase)
-        if len(phases) > MOST_PHASES:
-            fail_value(f"{what} has {len(phases)} phases in its period, at most {MOST_PHASES} can be learned.")
-        return self._replace(times=both, phases=phases)
+            if clock.phase_of(np.array([time]))[0] < 0:
+                clock = clock._replace(phases=np.append(clock.phases, time % self.period))
+        if len(clock.phases) > MOST_PHASES:
+            fail_value(f"{what} has {len(clock.phases)} phases in its period, at most {MOST_PHASES} can be learned.")
+        return clock
 
 
 def clock(series: Series, mode: Mode) -> Clock:
@@ -147,7 +141,18 @@ def clock(series: Series, mode: Mode) -> Clock:
     what = f"Series of mode {mode.name!r}"
     check_choice(f"kind of the {what}", series.kind, KINDS)
     check_flag(f"cyclic of the {what}", series.cyclic)
-    order = _checked_order(series.order, mode, what)
+    order: tuple[Any, ...] = ()
+    if series.order is not None:
+        index = pd.Index(series.order, tupleize_cols=False)
+        if mode.labels is None or not index.is_unique:
+            odd = "labels more than once" if mode.labels is not None else "no labels in that mode"
+            fail_value(f"order of the {what} must list the labels of the mode, each once; got {odd}.")
+        order = tuple(index.tolist())
+        if not all(isinstance(item, (str, int, float)) for item in order):
+            fail_value(f"order of the {what} must hold text or numbers; other labels tell their order themselves.")
+        lost = mode.labels.index[index.get_indexer(mode.labels.index) < 0].tolist()
+        if lost:
+            fail_value(f"order of the {what} must list all labels of the mode; {lost[0]!r} is missing.")
     if mode.labels is None:
         read, raw = "row", np.arange(mode.size, dtype=np.float64)
     else:
@@ -157,10 +162,9 @@ def clock(series: Series, mode: Mode) -> Clock:
             fail_value(f"{what} needs labels that are {READ}, or its order=; got {bad!r}.")
     distinct = np.unique(raw)
     if len(distinct) < max(2, len(raw)):
-        fail_value(
-            f"{what} needs at least 2 rows, each at a time of its own; got {len(raw)} labels at {len(distinct)} times, "
-            "as float64 holds them; subtract a start from large numbers, and take coarser steps of times."
-        )
+        got = f"got {len(raw)} labels at {len(distinct)} times, as float64 holds them"
+        mend = "subtract a start from large numbers, and take coarser steps of times"
+        fail_value(f"{what} needs at least 2 rows, each at a time of its own; {got}; {mend}.")
     step = float(np.diff(distinct).min())
     period = _checked_period(series.period, read, what) / step
     times, circle = raw / step, 0.0
@@ -179,29 +183,13 @@ def clock(series: Series, mode: Mode) -> Clock:
         if len(phases) > 1 and period - phases[-1] + phases[0] <= SAME_PHASE:
             phases = phases[:-1]
         if len(phases) > MOST_PHASES:
-            too_many = f"{len(phases)} phases in its period, at most {MOST_PHASES} can be learned; round labels."
-            fail_value(f"{what} has {too_many}")
+            most = f"at most {MOST_PHASES} can be learned; round labels."
+            fail_value(f"{what} has {len(phases)} phases in its period, {most}")
         if len(phases) == len(times):
             fail_value(f"{what} has no two rows of the same phase; give a shorter period, or none.")
     if len(phases) * len(np.unique(np.diff(np.sort(times)))) > MOST_PAIRS:
         fail_value(f"{what} has a season, but too many steps of different lengths for one; round its labels.")
     return Clock(series.kind, read, step, period, circle, order, times, phases)
-
-
-def _checked_order(order: Any, mode: Mode, what: str) -> tuple[Any, ...]:
-    """The labels in their order, none where they tell it themselves."""
-    if order is None:
-        return ()
-    index = pd.Index(order, tupleize_cols=False)
-    if mode.labels is None or not index.is_unique:
-        odd = "labels more than once" if mode.labels is not None else "no labels in that mode"
-        fail_value(f"order of the {what} must list the labels of the mode, each once; got {odd}.")
-    if not all(isinstance(item, (str, int, float)) for item in index.tolist()):
-        fail_value(f"order of the {what} must hold text or numbers; other labels tell their order themselves.")
-    if (index.get_indexer(mode.labels.index) < 0).any():
-        lost = mode.labels.index[index.get_indexer(mode.labels.index) < 0].tolist()[0]
-        fail_value(f"order of the {what} must list all labels of the mode; {lost!r} is missing.")
-    return tuple(index.tolist())
 
 
 def _checked_period(period: Any, read: str, what: str) -> float:
@@ -249,10 +237,8 @@ def _read(labels: pd.Index, order: tuple[Any, ...]) -> tuple[str, np.ndarray]:
         return "text", numbers
     zoned = text.str.match(ZONED).to_numpy(dtype=bool)
     if zoned.any() and not zoned.all():
-        fail_value(
-            f"labels must be times with a time zone or times without one; got both, {text[zoned].iloc[0]!r} and "
-            f"{text[~zoned].iloc[0]!r}; give all of them one, or none."
-        )
+        both = f"{text[zoned].iloc[0]!r} and {text[~zoned].iloc[0]!r}; give all of them one, or none"
+        fail_value(f"labels must be times with a time zone or times without one; got both, {both}.")
     return "time", _seconds(pd.DatetimeIndex(times))
 
 

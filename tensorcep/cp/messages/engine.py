@@ -324,7 +324,8 @@ def with_learned_prior(state: MessageState, problem: Problem, executor: Executor
     small, step = problem._replace(prior=prior), state.own.pace.step
     coupled = [cp_rows.coupled_moments(k, small, rows, marginals) for k, marginals in enumerate(hyper.marginals)]
     moments = base.moments_per_mode(rows.mean, rows.cov, now.seen, shape)
-    modes, posterior = prior.update(now.modes, *moments, coupled, step)
+    posterior = prior.learn(*moments, coupled)
+    modes = base.damped(now.modes, prior.expectation(now.modes, posterior), step)
     new = base.conditional_of_modes(modes, now.seen)
     new = new._replace(eta=base.of_rows(new.eta, prior, modes, shape, natural=True))
     chained = [prior.chained(k, posterior) for k in range(len(shape))]

@@ -83,8 +83,18 @@ def fix_rows(rows: RowState, problem: Problem) -> None:
 
 def initial_prior(problem: Problem) -> base.Conditional:
     """The prior to begin with."""
-    seen = seen_rows(problem) if problem.prior.learned else np.zeros(0, dtype=bool)
-    return base.first_conditional(problem.prior, problem.shape, seen)
+    prior, shape = problem.prior, problem.shape
+    if not prior.learned:
+        return base.Conditional(prior.Lam, prior.eta, None, np.zeros(0, dtype=bool))
+    first, seen = offsets(shape)[:-1], seen_rows(problem).copy()  # all rows of a mode begin with the same prior
+    Lam, eta = (lines if len(lines) == len(shape) else lines[first] for lines in (prior.Lam, prior.eta))
+    precision = unpack(Lam, eta.shape[1])
+    mean = np.linalg.solve(precision, eta[..., None])[..., 0]
+    for k, start in enumerate(first):  # rows of a graph without entries may be among those that it learns from
+        of = prior.axis(k)
+        if of is not None:
+            seen[start + of.place] = True
+    return base.Conditional(Lam, eta, base.ModePrior(mean, precision), seen)
 
 
 def with_seen_rows(problem: Problem) -> Problem:
@@ -205,7 +215,8 @@ def update_prior(prior: PriorFactor, problem: Problem, rows: RowState) -> PriorF
     if now.modes is None or not isinstance(law, base.LearnedPrior):
         return prior
     coupled = [coupled_moments(k, problem, rows, marginals) for k, marginals in enumerate(prior.marginals)]
-    modes, posterior = law.update(now.modes, *base.moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
+    posterior = law.learn(*base.moments_per_mode(rows.mean, rows.cov, now.seen, shape), coupled)
+    modes = law.expectation(now.modes, posterior)
     half_log_det = np.repeat(0.5 * np.linalg.slogdet(modes.precision)[1], shape)
     new, mean = base.conditional_of_modes(modes, now.seen), base.of_rows(modes.mean, law, modes, shape)
     if mean is not modes.mean:

@@ -92,11 +92,9 @@ def _eliminate_below(first, spare, A, V, h, inverse):
 
 @block_kernel
 def _factorise(D, A, V, h, spare, inverse):
-    """V A V' becomes diagonal, with `inverse` (S,) for its inverse, V being lower triangular, and h (1, S) becomes V h.
-
-    A and V are (S, S), of which D lines count; what A has below its diagonal is not read. A is overwritten; `spare`
-    (COLUMNS, S) is room.
-    """
+    """V A V' becomes diagonal, its inverse is `inverse` (S,), V being lower triangular, and h (1, S) becomes V h."""
+    # A and V are (S, S), of which D lines count; what A has below its diagonal is not read. A is overwritten; `spare`
+    # (COLUMNS, S) is room.
     S = len(A)
     V[:] = 0.0
     for i in range(D):
@@ -256,8 +254,7 @@ def marginals_back(V, y, between, mean, cov, cross):
 # number of rows gets one more, which is integrated out: a node of precision d that is coupled by d with both ends of
 # the edge that closes the circle takes the place of that edge, if the ends' own precisions grow by d.
 
-# Couplings below this are none.
-NO_COUPLING = 1e-50
+NO_COUPLING = 1e-50  # couplings below this are none
 Key = tuple[int, int, int]  # of a random stream: seed, sweep, what
 
 
@@ -275,21 +272,19 @@ class Marginals(NamedTuple):
 class Links(NamedTuple):
     """The prior of the rows with entries of a mode, coupled: precision and natural mean, in D columns."""
 
-    of: Any  # the rows in the order of their times, and whether the last is a neighbour of the first (`closed`)
-    # The diagonal of the precision, and precision times mean, in the order of the times
-    own: np.ndarray  # (n, D)
-    field: np.ndarray  # (n, D)
+    of: Any  # the rows in the order of their times (`ou_process.Axis`), or None
+    closed: bool  # whether the last of them is a neighbour of the first
+    own: np.ndarray  # (n, D): the diagonal of the precision
+    field: np.ndarray  # (n, D): precision times mean
     between: np.ndarray  # (E, D): less the precision's element of two neighbours
 
-    def draw(
-        self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False
-    ) -> np.ndarray:
+    def draw(self, Lam: np.ndarray, eta: np.ndarray, key: Key, precision: float = 1.0, overwrite: bool = False) -> Any:
         """A draw (n, D) given `precision` times what entries say, the same for the same key; Lam may be overwritten."""
         blocks = _blocks(self, Lam, eta, precision)
         V, y, _ = _eliminate_all(blocks, overwrite)
         out = np.empty_like(y)
         draw_back(V, y, blocks[-1], key, out)
-        return _unfold(out, len(self.own)) if self.of.closed else out
+        return _unfold(out, len(self.own)) if self.closed else out
 
     def marginals(self, Lam: np.ndarray, eta: np.ndarray, precision: float = 1.0) -> Marginals:
         """The moments of the rows given the same; without a definite joint precision both raise FloatingPointError."""
@@ -297,7 +292,7 @@ class Links(NamedTuple):
         V, y, log_det = _eliminate_all(blocks)
         mean, cov, cross = np.empty_like(y), np.empty_like(V), np.empty_like(blocks[-1])
         marginals_back(V, y, blocks[-1], mean, cov, cross)
-        return self._unfolded(mean, cov, cross, log_det) if self.of.closed else Marginals(mean, cov, cross, log_det)
+        return self._unfolded(mean, cov, cross, log_det) if self.closed else Marginals(mean, cov, cross, log_det)
 
     def _unfolded(self, mean: np.ndarray, cov: np.ndarray, cross: np.ndarray, log_det: float) -> Marginals:
         """The moments of rows on a circle from those of their blocks."""
@@ -351,7 +346,7 @@ def _blocks(prior: Links, Lam: np.ndarray, eta: np.ndarray, precision: float) ->
     """The joint precision and natural mean of the rows, as `eliminate` takes them: Lam, eta, ..., between."""
     n, D = prior.own.shape
     Lam, eta = Lam[:, : D * (D + 1) // 2], eta[:, :D]
-    if not prior.of.closed:
+    if not prior.closed:
         Lam, eta, *rest = (np.ascontiguousarray(part) for part in (Lam, eta, prior.own, prior.field, prior.between))
         return Lam, eta, float(precision), *rest
     Lam, eta, at = precision * Lam, precision * eta + prior.field, diagonal(D)

@@ -334,9 +334,8 @@ class EliminationOrder(NamedTuple):
     """The factor's pattern for the rows of a graph."""
 
     place: np.ndarray  # (n,) int64: of each row in the order of elimination
-    # Blocks of each column below the diagonal, and their rows
-    start: np.ndarray  # (n + 1,) int64
-    rows: np.ndarray  # (nnz,) int64
+    start: np.ndarray  # (n + 1,) int64: the first block of each column below the diagonal
+    rows: np.ndarray  # (nnz,) int64: the rows of these blocks
     at: np.ndarray  # (E,) int64: where the block of an edge is
     work: float  # products of blocks that a factor takes
 
