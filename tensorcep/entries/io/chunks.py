@@ -6,13 +6,13 @@ One pass, bounded memory, any number of files one after the other, from any posi
 from __future__ import annotations
 
 import contextlib
-import functools
 import glob
 import io
 import itertools
 import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -24,13 +24,14 @@ from scipy.io import mmread
 
 from tensorcep.core import checks
 from tensorcep.core.arrays import concatenated
-from tensorcep.entries.io import schema
-from tensorcep.entries.io.lines import STDIN, check_seekable, number_in, open_binary
-from tensorcep.entries.io.text import OF_STREAM, TextReader, open_text
+from tensorcep.entries.io import schema, text
+from tensorcep.entries.io.lines import STDIN, UNDECODED, check_seekable, number_in, open_binary, open_lines, translated
+from tensorcep.entries.io.text import TextReader
 from tensorcep.entries.labels import Labels, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 
 LINES = 1 << 17  # that are read at a time
+MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
 
 # Parquet files. `pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` the group.
 
@@ -93,21 +94,14 @@ class ParquetReader(schema.ChunkReader):
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
         self._frames = file.frames(self._columns, rows, start.line)
         self._names, self.is_log = modes, self.value_name is None
-        self._rows: Iterator[tuple[Any, ...]] = iter(())  # that are looked at one by one
 
-    def _load(self, count: int | None) -> bool:
-        frame = next(self._frames, None)
-        if frame is None:
-            return False
-        chunk = self._chunk_of(frame, count is not None)
-        if chunk is None:
-            self._rows = zip(*(frame[name].tolist() for name in self._columns), strict=True)
-        else:
-            self._set(chunk, len(frame))
-        return True
+    def _next_piece(self, count: int | None) -> pd.DataFrame | None:
+        return self._pieces.popleft() if self._pieces else next(self._frames, None)
 
-    def _chunk_of(self, frame: pd.DataFrame, objects: bool) -> schema.Chunk | None:
-        """Return the entries of some rows; None where some must be looked at one by one."""
+    def _parts(self, piece: pd.DataFrame, step: int) -> list[pd.DataFrame]:
+        return [piece.iloc[at : at + step] for at in range(0, len(piece), step)]
+
+    def _together(self, frame: pd.DataFrame, n_lines: int, count: int | None) -> schema.Chunk | None:
         how, lines = self._how, None
         if how.drop_missing and self.value_name is not None:
             known = frame[self.value_name].notna().to_numpy()
@@ -120,7 +114,7 @@ class ParquetReader(schema.ChunkReader):
                 is_object = column.dtype == object
                 if column.isna().any() or (is_object and not all(isinstance(cell, Hashable) for cell in column)):
                     return None
-                columns.append(schema.as_objects(column) if objects else column)
+                columns.append(column if count is None else schema.as_objects(column))
                 continue
             found = column.to_numpy()
             rows = schema.rows_of(found, how.index_base) if found.dtype.kind in "iu" else None
@@ -140,15 +134,11 @@ class ParquetReader(schema.ChunkReader):
         values = values if how.words else np.asarray(values, dtype=np.float64)
         return schema.Chunk(tuple(columns), values, extras, lines=lines)
 
-    def _one_by_one(self, count: int | None) -> schema.Chunk | None:
-        rows = list(self._rows if count is None else itertools.islice(self._rows, count))
-        if not rows:
-            return None
-        how, (file, line) = self._how, self._position
-        self._position = schema.Position(file, line + len(rows))
+    def _one_by_one(self, frame: pd.DataFrame) -> tuple[schema.Chunk, int]:
+        how, rows = self._how, zip(*(frame[name].tolist() for name in self._columns), strict=True)
         n_modes, n_extras = len(self._names), len(how.extras)
         entries = list[list[Any]]()
-        for number, row in enumerate(rows, line + 1):
+        for number, row in enumerate(rows, self._position.line + 1):
             modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0
             if self.value_name is not None:
                 value = row[-1]
@@ -163,7 +153,7 @@ class ParquetReader(schema.ChunkReader):
                 entries.append([*rows_or_labels, *map(float, extras), value if how.words else float(value)])
             else:
                 self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
-        return schema.chunk_of(entries, self.mode_names, how, self._position)
+        return schema.chunk_of(entries, self.mode_names, how), len(frame)
 
 
 def _label_problem(cells: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
@@ -223,7 +213,7 @@ class MatrixReader(schema.ChunkReader):
             checks.fail_value(f"'{path}' holds no entries; at least one is needed.")
         chunk = schema.Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {})
         if start.line < len(values):
-            self._set(chunk.part(start.line, len(values)), len(values) - start.line)
+            self._block, self._n_lines = chunk.part(start.line, len(values)), len(values) - start.line
 
 
 @contextlib.contextmanager
@@ -236,18 +226,34 @@ def open_chunks(
     *,
     verbose: int = 0,
     whole: bool = False,
-    large: bool = False,
 ) -> Iterator[TextReader | ParquetReader | MatrixReader]:
-    """Yield the reader of a file; `whole` says that all of it is kept in memory, `large` that memory is no concern."""
+    """Yield the reader of a file; `whole` says that all of it is kept in memory."""
     kind = _kind_of(path, how.format)
     if kind == "parquet":
-        yield ParquetReader(path, how, start, bad_line, None if whole else LINES if large else LINES // OF_STREAM)
-    elif kind == "mtx":
+        yield ParquetReader(path, how, start, bad_line, None if whole else LINES)
+        return
+    if kind == "mtx":
         yield MatrixReader(path, how, start)
-    else:
-        layout_in = layout_in or functools.partial(schema.layout_of, path, kind, how=how)
-        with open_text(path, how, layout_in, start, bad_line, verbose, whole, large) as reader:
-            yield reader
+        return
+    with open_lines(path, how.encoding) as lines:
+        first, again = itertools.tee(lines)  # a pipe cannot be read twice
+        layout = schema.layout_of(path, kind, first, how) if layout_in is None else layout_in(first)
+        del first  # which would keep all lines
+        if not os.path.isfile(path):
+            rest = iter(translated(again, layout.mark))  # of which nothing is read before it is needed
+
+            def read(count: int | None) -> bytes:
+                return "".join(itertools.islice(rest, count or LINES)).encode(errors=UNDECODED)
+
+            yield TextReader(layout, read, start, bad_line)
+            return
+    # The parser makes text under Python's lock, so that threads only cost then.
+    alone = not whole or layout.labelled or os.path.getsize(path) <= text.BLOCK
+    threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
+    with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
+        blocks = text.blocks_of(handle, text.BLOCK)
+        yield TextReader(layout, lambda _: next(blocks, b""), start, bad_line, pool)
 
 
 def _kind_of(path: str, format: str | None) -> str:
@@ -274,7 +280,7 @@ def read_chunks(
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
         first = schema.Position(file, start.line if file == start.file else 0)
-        with open_chunks(files[file], how, first, bad_line, large=count() is None) as reader:
+        with open_chunks(files[file], how, first, bad_line) as reader:
             if columns is not None and columns != reader.mode_names:
                 got = f"the modes {list(columns)} and then {list(reader.mode_names)}"
                 checks.fail_value(f"the files must have the same columns; got {got}.")

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -328,6 +329,8 @@ def check_defaults(
 # The entries of a file, some lines at a time.
 
 MOST_ROWS = 2**31
+FEW_LINES = 250  # that are read one by one in less time than a call of pandas takes
+SHARE = 8  # of a piece of which not all lines are good so many parts are read
 TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
 # Takes a malformed line, which is left out then: path, number from 1, what is wrong with it, its text.
 BadLine = Callable[[str, int, str, str], None]
@@ -366,18 +369,18 @@ class Chunk(NamedTuple):
         return Chunk(tuple(column[at] for column in self.columns), self.values[at], extras)
 
 
-def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema, position: Position) -> Chunk:
+def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema) -> Chunk:
     """Return entries, each the row (where `names` has None) or label of every mode, extras and value, as a chunk."""
     fields = list(zip(*entries, strict=True)) or [()] * (len(names) + len(how.extras) + 1)
     dtype: Any = np.int32 if names[0] is None else object
     columns = tuple(np.fromiter(field, dtype=dtype, count=len(field)) for field in fields[: len(names)])
     extras = {name: np.array(fields[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
     values = np.array(fields[-1], dtype=object if how.words else np.float64)
-    return Chunk(columns, values, extras, position)
+    return Chunk(columns, values, extras)
 
 
 class ChunkReader:
-    """Takes the entries of one file some lines at a time: blocks of good lines together, others one by one."""
+    """Takes the entries of one file some lines at a time: good ones together, few of others one by one."""
 
     mode_names: tuple[Any, ...]  # None where there are indices
     value_name: Any = None
@@ -386,7 +389,7 @@ class ChunkReader:
     is_text: bool = False  # labels are text, some of which may be spellings of numbers
 
     def __init__(self, position: Position) -> None:
-        self._position = position
+        self._position, self._pieces = position, deque[Any]()  # lines that are read before those behind them
         self._block: Chunk | None = None
         self._n_lines, self._n_taken = 0, 0  # of the block
 
@@ -394,28 +397,44 @@ class ChunkReader:
         """Return the entries of the next `count` lines or fewer (None: as many as are read together), if any."""
         # Labels are objects, but where `count` is None: then they are as pandas has read them.
         while self._block is None:
-            chunk = self._one_by_one(count)
-            if chunk is not None:
-                return chunk
-            if not self._load(count):
+            piece = self._next_piece(count)
+            if piece is None:
                 return None
+            n = self._length(piece)
+            few = min(FEW_LINES, n if count is None else count) or 1
+            self._block, self._n_lines, self._n_taken = self._together(piece, n, count), n, 0
+            if self._block is None and n <= few:
+                return self._behind(*self._one_by_one(piece))
+            if self._block is None:
+                step = count if count is not None and count < n else max(n // SHARE, few)
+                self._pieces.extendleft(reversed(self._parts(piece, step)))
         block, first = self._block, self._n_taken
         last = self._n_lines if count is None else min(first + count, self._n_lines)
         self._n_taken, self._block = last, None if last == self._n_lines else block
-        self._position = self._position._replace(line=self._position.line + last - first)
-        part = block if last - first == self._n_lines else block.part(first, last)
-        return part._replace(position=self._position)
+        return self._behind(block if last - first == self._n_lines else block.part(first, last), last - first)
 
-    def _one_by_one(self, count: int | None) -> Chunk | None:
-        """Return the entries of the next lines that are looked at one by one; None where there are none such."""
+    def _behind(self, chunk: Chunk, n_lines: int) -> Chunk:
+        """Move behind the lines of a chunk."""
+        self._position = self._position._replace(line=self._position.line + n_lines)
+        return chunk._replace(position=self._position)
+
+    def _next_piece(self, count: int | None) -> Any:
+        """The next lines of the file, where that waits for them no more than `count`; None at its end."""
+
+    def _length(self, piece: Any) -> int:
+        return len(piece)
+
+    def _parts(self, piece: Any, step: int) -> list[Any]:
+        """A piece in pieces of so many lines."""
+        return []
+
+    def _together(self, piece: Any, n_lines: int, count: int | None) -> Chunk | None:
+        """The entries of a piece; None where some line may not hold a good one, or `count` lines cannot be cut off."""
         return None
 
-    def _load(self, count: int | None) -> bool:
-        """Read a block, or lines to be looked at one by one, of which so many are wanted; False at the end."""
-        return False
-
-    def _set(self, block: Chunk, n_lines: int) -> None:
-        self._block, self._n_lines, self._n_taken = block, n_lines, 0
+    def _one_by_one(self, piece: Any) -> tuple[Chunk, int]:
+        """The entries of a piece of few lines, which are looked at one by one, and how many these were."""
+        raise NotImplementedError
 
 
 def rows_of(indices: NDArray[Any], base: int, size: int = MOST_ROWS) -> NDArray[np.int32] | None:

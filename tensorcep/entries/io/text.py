@@ -6,15 +6,11 @@ only where every line must hold one good entry; lines that are anything else are
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import csv
-import itertools
 import math
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import BufferedIOBase, BytesIO, TextIOWrapper
 from typing import Any, TypeAlias
@@ -34,22 +30,15 @@ from tensorcep.entries.io.lines import (
     filled,
     is_text,
     number_in,
-    open_binary,
-    open_lines,
     shown,
     split_line,
-    translated,
 )
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
-OF_STREAM = 2  # of so many parts of what is read at once streams, which keep less in memory, take one at a time
 IN_CACHE = 1 << 17  # bytes for several array operations in turn
-MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
-FEW = 250  # lines that are read one by one in less time than a call of pandas takes
-MANY = 1 << 16  # lines looked at together
 MOST_SPANNED = 1000  # lines of a quoted field
 MARK = b"\xef\xbb\xbf"
-FIRST_LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)")
+LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)?")
 PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
 # Before 3.1 pandas' default was fast but could be off in the last digit; since then it is exact, and the option goes.
 _EXACT: dict[str, Any] = (
@@ -78,7 +67,7 @@ def entries_in(block: bytes, layout: schema.TextLayout, objects: bool = True) ->
             with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
                 found = _checked(block, layout, dialect, objects)
         except pd.errors.EmptyDataError:  # nothing but comments
-            return schema.chunk_of([], layout.mode_names, layout.how, schema.START), 0
+            return schema.chunk_of([], layout.mode_names, layout.how), 0
         except PARSE_ERRORS:
             continue
         if found is not None:
@@ -302,97 +291,93 @@ def lines_of(block: bytes) -> list[str]:
 
 def n_lines_of(block: bytes) -> int:
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-        return len(lines_of(block))
+        return len(block.splitlines())
     chars = np.frombuffer(block, np.uint8)
     parts = (chars[at : at + IN_CACHE] for at in range(0, len(chars), IN_CACHE))
     return sum(int(np.count_nonzero(part == ord("\n"))) for part in parts) + (not block.endswith(b"\n"))
 
 
+# A piece of text, and its entries where threads look for them.
+Piece: TypeAlias = "tuple[bytes, Future[Block | None] | None]"
+
+
 class TextReader(schema.ChunkReader):
-    """The entries of a .tns or csv file from a position on: of blocks, with threads parsed a few ahead, or of lines."""
+    """The entries of a .tns or csv file from a position on; with threads a few blocks are parsed ahead."""
 
     is_text = True
 
     def __init__(
         self,
         layout: schema.TextLayout,
-        blocks: Iterator[bytes],
-        lines: Iterator[str],
+        read: Callable[[int | None], bytes],
         start: schema.Position,
         bad_line: schema.BadLine,
         pool: ThreadPoolExecutor | None = None,
     ) -> None:
         super().__init__(schema.Position(start.file, max(start.line, layout.skip)))
-        self._layout, self._blocks, self._lines, self._bad_line, self._pool = layout, blocks, lines, bad_line, pool
-        self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
+        self._layout, self._read, self._bad_line, self._pool = layout, read, bad_line, pool
         self._n_filled = 0  # lines with an entry
         self.mode_names = layout.mode_names
         self.value_name = None if layout.value is None else layout.names[layout.value]
         self.shape, self.is_log = layout.shape, layout.value is None
-        self._skip(layout.skip)
-        self._count_filled(self._skip(self._position.line - layout.skip))
+        for count, is_head in ((layout.skip, True), (self._position.line - layout.skip, False)):
+            while count and (block := self._next_lines(count)):
+                count -= n_lines_of(block)
+                self._count_filled(b"" if is_head else block)
 
-    def _skip(self, count: int) -> list[str]:
-        """Move behind so many lines; return them where they must be counted, and some others where not."""
-        skipped = list(itertools.islice(self._lines, count))
-        count -= len(skipped)
-        while count and (block := next(self._blocks, None)) is not None:
-            n_lines = n_lines_of(block)
-            if self._layout.n_entries is not None:
-                skipped += lines_of(block)[:count]
-            if n_lines > count:
-                rest = "".join(lines_of(block)[count:]).encode(errors=UNDECODED) if b"\r" in block else None
-                self._blocks = itertools.chain([rest or block.split(b"\n", count)[count]], self._blocks)
-            count -= min(count, n_lines)
-        return skipped
+    def _next_piece(self, count: int | None) -> Piece | None:
+        n_ahead = 0 if self._pool is None else self._pool._max_workers
+        while len(self._pieces) <= n_ahead and (block := self._read(count)):
+            waiting = None if self._pool is None else self._pool.submit(entries_in, block, self._layout, False)
+            self._pieces.append((block, waiting))
+        if self._pieces:
+            return self._pieces.popleft()
+        self._count_filled(at_end=True)
+        return None
 
-    def _count_filled(self, lines: Iterable[str], at_end: bool = False) -> None:
-        """Hold the entries so far against what the header promises."""
+    def _next_lines(self, count: int) -> bytes:
+        """The next lines, so many or fewer, none at the end."""
+        block, _ = self._next_piece(count) or (b"", None)
+        if n_lines_of(block) <= count:
+            return block
+        end = 0
+        for _ in range(count):
+            end = LINE.match(block, end).end()  # type: ignore[union-attr]
+        self._pieces.appendleft((block[end:], None))
+        return block[:end]
+
+    def _count_filled(self, block: bytes = b"", n: int = 0, at_end: bool = False) -> None:
+        """Hold the entries so far, with those of a block or `n` more, against what the header promises."""
         promised = self._layout.n_entries
         if promised is not None:
-            self._n_filled += sum(1 for _ in filled(lines, self._layout.comment))
+            self._n_filled += n + sum(1 for _ in filled(lines_of(block), self._layout.comment))
             if self._n_filled > promised or (at_end and self._n_filled < promised):
                 found = f"'{self._layout.path}' holds {self._n_filled} entries"
                 fail_value(f"{found} where its header promises {promised}; it may be truncated.")
 
-    def _next_block(self) -> tuple[bytes, Future[Block | None] | None] | None:
-        n_ahead = 0 if self._pool is None else self._pool._max_workers
-        while len(self._ahead) <= n_ahead and (block := next(self._blocks, None)) is not None:
-            waiting = None if self._pool is None else self._pool.submit(entries_in, block, self._layout, False)
-            self._ahead.append((block, waiting))
-        return self._ahead.popleft() if self._ahead else None
+    def _length(self, piece: Piece) -> int:
+        return n_lines_of(piece[0])
 
-    def _load(self, count: int | None) -> bool:
-        found = self._next_block()
-        if found is None:
-            self._count_filled((), at_end=True)
-            return False
-        block, waiting = found
-        entries = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
-        n_lines = n_lines_of(block)
-        if entries is None or (entries[1] != n_lines and count is not None and count < n_lines):
-            self._lines = iter(lines_of(block))
-            return True
-        self._n_filled += entries[1]
-        self._count_filled(())
-        self._set(entries[0], n_lines)
-        return True
+    def _parts(self, piece: Piece, step: int) -> list[Piece]:
+        lines = piece[0].splitlines(keepends=True)
+        return [(b"".join(lines[at : at + step]), None) for at in range(0, len(lines), step)]
 
-    def _one_by_one(self, count: int | None) -> schema.Chunk | None:
-        layout = self._layout
-        lines = list(itertools.islice(self._lines, MANY if count is None else min(count, MANY)))
-        if not lines:
+    def _together(self, piece: Piece, n_lines: int, count: int | None) -> schema.Chunk | None:
+        block, waiting = piece
+        if waiting is None and n_lines <= schema.FEW_LINES:
             return None
-        self._count_filled(lines)
-        first = self._position.line + 1
-        if len(lines) > FEW:
-            together = entries_in("".join(lines).encode(errors=UNDECODED), layout, count is not None)
-            if together is not None and together[1] == sum(1 for _ in filled(lines, layout.comment)):
-                self._position = self._position._replace(line=first - 1 + len(lines))
-                return together[0]._replace(position=self._position, lines=None)
+        found = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
+        if found is None or (found[1] != n_lines and count is not None and count < n_lines):
+            return None
+        self._count_filled(n=found[1])
+        return found[0]
+
+    def _one_by_one(self, piece: Piece) -> tuple[schema.Chunk, int]:
+        layout, lines = self._layout, lines_of(piece[0])
+        self._count_filled(piece[0])
         entries, n = list[list[Any]](), 0
         while n < len(lines):
-            text, number = lines[n], first + n
+            text, number = lines[n], self._position.line + n + 1
             entry, used = entry_in(text, layout), 1
             if isinstance(entry, str) and layout.separator is not None and text.count('"') % 2:
                 entry, used = self._spanning(lines[n:]) or (entry, used)
@@ -402,60 +387,24 @@ class TextReader(schema.ChunkReader):
             elif entry is not None:
                 entries.append(entry)
             n += used
-        self._position = self._position._replace(line=first - 1 + n)
-        return schema.chunk_of(entries, layout.mode_names, layout.how, self._position)
+        return schema.chunk_of(entries, layout.mode_names, layout.how), n
 
     def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
         """The entry of the first line and of those in which its quoted field goes on, with their number; or None."""
-        text, extra = begun[0], list[str]()
+        text, extra = begun[0], b""
         for used in range(2, MOST_SPANNED):
             if used > len(begun):
-                extra += itertools.islice(itertools.chain(self._lines, self._next_blocks_lines()), 1)
-                if used > len(begun) + len(extra):
-                    break
-            line = begun[used - 1] if used <= len(begun) else extra[-1]
-            text += line
-            if line.count('"') % 2:
+                line = self._next_lines(1)
+                extra += line
+                begun += lines_of(line)
+            if used > len(begun):
+                break
+            text += begun[used - 1]
+            if begun[used - 1].count('"') % 2:
                 entry = entry_in(text, self._layout)
                 if isinstance(entry, str):
                     break
                 return entry, used
-        self._lines = itertools.chain(extra, self._lines)
+        if extra:
+            self._pieces.appendleft((extra, None))
         return None
-
-    def _next_blocks_lines(self) -> Iterator[str]:
-        """Yield the lines of the next blocks, one by one, which these then lack."""
-        while (found := self._next_block()) is not None:
-            block, first = found[0], FIRST_LINE.match(found[0])
-            end = len(block) if first is None else first.end()
-            if end < len(block):
-                self._ahead.appendleft((block[end:], None))
-            yield lines_of(block[:end])[0]
-
-
-@contextlib.contextmanager
-def open_text(
-    path: str,
-    how: schema.Schema,
-    layout_in: Callable[[Iterator[str]], schema.TextLayout],
-    start: schema.Position,
-    bad_line: schema.BadLine,
-    verbose: int = 0,
-    whole: bool = False,
-    large: bool = False,
-) -> Iterator[TextReader]:
-    """Yield the reader of a text file, whose first lines give the layout; of a pipe nothing is read before its use."""
-    with open_lines(path, how.encoding) as lines:
-        first, again = itertools.tee(lines)  # a pipe cannot be read twice
-        layout = layout_in(first)
-        del first  # which would keep all lines
-        if not os.path.isfile(path):
-            yield TextReader(layout, iter(()), iter(translated(again, layout.mark)), start, bad_line)
-            return
-    # The parser makes text under Python's lock, so that threads only cost then.
-    alone = not whole or layout.labelled or os.path.getsize(path) <= BLOCK
-    threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
-    size = BLOCK if whole or large else max(BLOCK // OF_STREAM, 1)
-    with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
-        yield TextReader(layout, blocks_of(handle, size), iter(()), start, bad_line, pool)
