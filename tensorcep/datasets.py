@@ -52,7 +52,9 @@ def registry() -> dict[str, dict[str, Any]]:
 
 
 def fetch(file: str) -> Path:
-    """Return the path of a published `file` of the `registry`, downloading it if it is not in the data folder yet.
+    """Return the path of a published file, downloading it if it is not in the data folder yet.
+
+    `file` is its relative name in the `registry`, such as "alog/train-fold-1.txt".
 
     Raises
     ------
@@ -178,11 +180,11 @@ CATALOGUE = {
 
 
 def load_alog(fold: int) -> Fold:
-    """Load one `fold`, 1 to 5, of the Alog tensor: user x action x resource, 200 x 100 x 200, log counts of accesses.
+    """Load one fold of the Alog tensor: user x action x resource, 200 x 100 x 200, log counts of file accesses.
 
-    Half of the 21,076 training entries are zeros sampled by the authors of the data. The published test files list a
-    few cells twice, with the same value; here each cell is there once. `published_entries` gives a file's lines as they
-    are, on which the published scores were computed.
+    `fold` is 1 to 5. Half of the 21,076 training entries are zeros sampled by the authors of the data. The published
+    test files list a few cells twice, with the same value; here each cell is there once. `published_entries` gives a
+    file's lines as they are, on which the published scores were computed.
 
     Raises
     ------
