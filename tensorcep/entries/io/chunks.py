@@ -121,18 +121,9 @@ class ParquetReader(schema.ChunkReader):
             if rows is None:
                 return None
             columns.append(rows)
-        values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
+        values = None if self.value_name is None else frame[self.value_name].to_numpy()
         extras = {name: frame[name].to_numpy() for name in how.extras}
-        numbers = list(extras.values())
-        if not (how.words and self.value_name is not None):
-            numbers.append(values)
-        elif values.dtype != object or not all(isinstance(cell, str) and cell not in schema.MISSING for cell in values):
-            return None
-        if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
-            return None
-        extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
-        values = values if how.words else np.asarray(values, dtype=np.float64)
-        return schema.Chunk(tuple(columns), values, extras, lines=lines)
+        return schema.chunk_of_columns(columns, values, extras, how, lines)
 
     def _one_by_one(self, frame: pd.DataFrame) -> tuple[schema.Chunk, int]:
         how, rows = self._how, zip(*(frame[name].tolist() for name in self._columns), strict=True)

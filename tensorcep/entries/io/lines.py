@@ -193,13 +193,10 @@ def open_lines(path: str, encoding: str | None = None) -> Iterator[Iterator[str]
 
 def is_text(text: str) -> bool:
     """Whether all of a text was UTF-8."""
-    if text.isascii():
-        return True
     try:
-        text.encode()
+        return text.isascii() or text.encode() is not None
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def translated(lines: Iterable[str], mark: str | None) -> Iterable[str]:

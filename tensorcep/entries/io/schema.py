@@ -16,18 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tensorcep.core.checks import check_choice, check_columns, check_shape, fail_value, list_names, warn_user
-from tensorcep.entries.io.lines import (
-    BLANKS,
-    NOT_TEXT,
-    UNIT,
-    filled,
-    is_text,
-    number_in,
-    only_member,
-    rows,
-    split_line,
-    translated,
-)
+from tensorcep.entries.io import lines as raw
 from tensorcep.entries.labels import are_epochs, check_mode_columns
 
 # What a file is, by its name.
@@ -83,7 +72,7 @@ def _kind_of(path: str) -> str | None:
         return KINDS.get(extension)
     kind = KINDS.get(os.path.splitext(stem)[1])
     if kind is None and extension == ".zip" and zipfile.is_zipfile(path):
-        kind = KINDS.get(os.path.splitext(only_member(path, path).lower())[1])
+        kind = KINDS.get(os.path.splitext(raw.only_member(path, path).lower())[1])
     return kind if kind in OF_TEXT else None
 
 
@@ -182,7 +171,7 @@ def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     if how.extras:
         fail_value(f"'{path}' has no column {how.extras[0]!r}: a .tns file holds indices and values; give a csv file.")
     head = []
-    for number, fields in rows(lines, None, "#"):
+    for number, fields in raw.rows(lines, None, "#"):
         head.append((number, fields))
         if len(head) == (4 if head[0][1] == ["sptensor"] else 3) or (len(head) == 1 and len(fields) > 2):
             break
@@ -222,13 +211,13 @@ def separator_in(line: str, decimal: str = ".") -> str:
     """Return what stands between the fields of a line: the comma where it makes at least three."""
     known = [mark for mark in SEPARATORS if mark != decimal]
     try:
-        found = {mark: len(split_line(line, mark, None) if len(mark) == 1 else line.split(mark)) for mark in known}
+        found = {mark: len(raw.split_line(line, mark, None) if len(mark) == 1 else line.split(mark)) for mark in known}
     except csv.Error:  # a field that is too long, of which whoever reads the line tells
         return known[0]
     if max(found.values()) < 2:  # blanks are only asked where nothing else separates anything
-        return BLANKS if len(split_line(line, BLANKS, None)) >= 3 else known[0]
+        return raw.BLANKS if len(raw.split_line(line, raw.BLANKS, None)) >= 3 else known[0]
     for mark in (";", "\t"):  # between numbers, perhaps with a decimal comma, commas separate nothing
-        if found[mark] > 1 and all(number_in(field, ",") is not None for field in line.split(mark)):
+        if found[mark] > 1 and all(raw.number_in(field, ",") is not None for field in line.split(mark)):
             return mark
     return "," if found.get(",", 0) >= max(3, found["\t"]) else max(found, key=lambda mark: found[mark])
 
@@ -240,7 +229,7 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     lines, before, said = iter(lines), 0, None
     for text in lines:
         said = said or OF_EXCEL.match(text)
-        if (said is None or said.string is not text) and any(filled([text.removeprefix("\ufeff")], comment)):
+        if (said is None or said.string is not text) and any(raw.filled([text.removeprefix("\ufeff")], comment)):
             break
         before += 1
     else:
@@ -255,16 +244,16 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     line = text if comment is None else text.split(comment, 1)[0]
     separator = how.sep or (said[1] if said else separator_in(line, how.decimal))
     mark = separator if len(separator) > 1 else None
-    layout = TextLayout(path, how, UNIT if mark else separator, comment, (), (), None, labelled=labelled, mark=mark)
+    layout = TextLayout(path, how, raw.UNIT if mark else separator, comment, (), (), None, labelled=labelled, mark=mark)
     if len(held) > 1:  # a comment is what has not as many fields as the first line without the mark
-        alone = (next(rows([one], layout.separator, None), (1, ())) for one in translated([text, *held], mark))
+        alone = (next(raw.rows([one], layout.separator, None), (1, ())) for one in raw.translated([text, *held], mark))
         widths = [len(fields) for _, fields in alone]
         first = widths.index(widths[0], 1) - 1
         before, text, lines = before + first, held[first], itertools.chain(held[first + 1 :], lines)
-    number, fields = next(rows(translated(itertools.chain([text], lines), mark), layout.separator, comment))
+    number, fields = next(raw.rows(raw.translated(itertools.chain([text], lines), mark), layout.separator, comment))
     number += before
-    if not all(is_text(field) for field in fields):
-        fail_value(f"line {number} of '{path}' {NOT_TEXT}.")
+    if not all(raw.is_text(field) for field in fields):
+        fail_value(f"line {number} of '{path}' {raw.NOT_TEXT}.")
     if len(fields) == 1 and how.sep is None:
         fail_value(
             f"line {number} of '{path}' has one field: none of the comma, tab, ;, | and :: separates anything there; "
@@ -273,7 +262,7 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     if not how.header:
         return layout._replace(skip=number - 1, names=tuple(range(len(fields))))
     names = [name.strip() for name in fields]
-    if all(number_in(name, how.decimal) is not None for name in names):
+    if all(raw.number_in(name, how.decimal) is not None for name in names):
         fail_value(f"line {number} of '{path}' holds numbers where column names are expected; pass header=False.")
     if len(set(names)) < len(names):
         fail_value(f"line {number} of '{path}' names a column twice: {list_names(names)}; rename one.")
@@ -377,6 +366,18 @@ def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema) -> C
     extras = {name: np.array(fields[len(names) + j], dtype=np.float64) for j, name in enumerate(how.extras)}
     values = np.array(fields[-1], dtype=object if how.words else np.float64)
     return Chunk(columns, values, extras)
+
+
+def chunk_of_columns(columns: list[Any], values: Any, extras: Any, how: Schema, lines: Any) -> Chunk | None:
+    """Return columns of entries as a chunk; None where a number or a word is none. No `values`: ones."""
+    has_words, values = how.words and values is not None, np.ones(len(columns[0])) if values is None else values
+    if has_words and not all(isinstance(word, str) and word not in MISSING and raw.is_text(word) for word in values):
+        return None
+    numbers = [*extras.values(), *([] if has_words else [values])]
+    if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
+        return None
+    extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
+    return Chunk(tuple(columns), values if has_words else np.asarray(values, dtype=np.float64), extras, lines=lines)
 
 
 class ChunkReader:

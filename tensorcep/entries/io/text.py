@@ -19,20 +19,8 @@ import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import INT64_MAX, fail_value
+from tensorcep.entries.io import lines as raw
 from tensorcep.entries.io import schema
-from tensorcep.entries.io.lines import (
-    BLANKS,
-    LONG_FIELD,
-    NOT_TEXT,
-    UNDECODED,
-    UNIT,
-    comma_hint,
-    filled,
-    is_text,
-    number_in,
-    shown,
-    split_line,
-)
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
 IN_CACHE = 1 << 17  # bytes for several array operations in turn
@@ -95,16 +83,16 @@ def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[Dialect]:
         blank = re.match(rb"\s*[^ \t\r\n]+([ \t])", block)
         if blank and common["comment"] is None:
             yield {**common, "sep": blank[1].decode(), "quoting": csv.QUOTE_NONE, "dtype": numbers}
-        yield {**common, "sep": r"\s+", "quoting": csv.QUOTE_NONE, "dtype": numbers, "encoding_errors": UNDECODED}
+        yield {**common, "sep": r"\s+", "quoting": csv.QUOTE_NONE, "dtype": numbers, "encoding_errors": raw.UNDECODED}
         return
-    common["sep"] = r"\s+" if layout.separator == BLANKS else layout.separator
+    common["sep"] = r"\s+" if layout.separator == raw.BLANKS else layout.separator
     begins_blank = rb"^[ \t]|[ \t](?<=[%b\r\n].)" % re.escape(layout.separator.encode())
-    may_be = layout.separator != BLANKS and (b" " in block or b"\t" in block)
+    may_be = layout.separator != raw.BLANKS and (b" " in block or b"\t" in block)
     common["skipinitialspace"] = may_be and re.search(begins_blank, block, re.DOTALL) is not None
     # pandas makes an object of each field where bytes that are no text must be kept: so it is asked without first.
     if not layout.as_text:
         yield {**common, "dtype": numbers}
-    yield {**common, "dtype": as_they_are, "encoding_errors": UNDECODED}
+    yield {**common, "dtype": as_they_are, "encoding_errors": raw.UNDECODED}
 
 
 def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects: bool) -> Block | None:
@@ -121,14 +109,14 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
     is_free = layout.as_text or last not in (*layout.modes, *layout.extras, layout.value)
     if known is not None or (is_free and _any_empty(frame[last])):
         separator = (layout.separator or " ").encode()
-        if b'"' in block or layout.separator in (None, BLANKS) or block.count(separator) != n_rows * last:
+        if b'"' in block or layout.separator in (None, raw.BLANKS) or block.count(separator) != n_rows * last:
             return None
     if known is not None:
         frame = frame[known].reset_index(drop=True)
     columns: list[Any]
     if layout.labelled:
         has_integers = any(frame[field].dtype == np.int64 for field in layout.modes)
-        exact = has_integers and not any_number_as_name(block, layout.separator or BLANKS)
+        exact = has_integers and not any_number_as_name(block, layout.separator or raw.BLANKS)
         columns = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
     else:
         sizes = (min(size, schema.MOST_ROWS) for size in layout.shape or (schema.MOST_ROWS,) * len(layout.modes))
@@ -138,18 +126,11 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
         return None
     if layout.labelled and objects:
         columns = [schema.as_objects(schema.as_texts(found)) for found in columns]
-    values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
+    values = None if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
-    numbers = list(extras.values())
-    if not (how.words and layout.value is not None):
-        numbers.append(values)
-    elif frame[layout.value].isin(schema.MISSING).any() or not all(map(is_text, values)):
-        return None
-    if not all(np.isfinite(found).all() for found in numbers):
-        return None
-    values = values.astype(object) if how.words and layout.value is not None else values
     lines = None if known is None else np.flatnonzero(known)
-    return schema.Chunk(tuple(columns), values, extras, lines=lines), n_rows
+    chunk = schema.chunk_of_columns(columns, values, extras, how, lines)
+    return None if chunk is None else (chunk, n_rows)
 
 
 def _parsed(block: bytes, dialect: Dialect) -> pd.DataFrame:
@@ -165,10 +146,10 @@ def _labels(
         return column.to_numpy()
     is_string = isinstance(column.dtype, pd.StringDtype) or dialect["dtype"].get(field) is object
     if not is_string and not (column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) == "string"):
-        only = {"dtype": {field: object}, "usecols": [field], "na_filter": False, "encoding_errors": UNDECODED}
+        only = {"dtype": {field: object}, "usecols": [field], "na_filter": False, "encoding_errors": raw.UNDECODED}
         column = _parsed(block, {**{k: v for k, v in dialect.items() if k[:2] not in ("na", "ke")}, **only})[field]
         column = column if known is None else column[known].reset_index(drop=True)
-    is_good = column.dtype != object or block.isascii() or is_text("".join(column))
+    is_good = column.dtype != object or block.isascii() or raw.is_text("".join(column))
     return column if is_good and (layout.as_text or not _any_empty(column)) else None
 
 
@@ -203,9 +184,9 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
     """Return the rows or the labels of a line, then its extras and its value; what is wrong; or None for no entry."""
     how, n_fields, base = layout.how, len(layout.names), layout.how.index_base
     try:
-        fields = split_line(text, layout.separator, layout.comment)
+        fields = raw.split_line(text, layout.separator, layout.comment)
     except csv.Error:
-        return LONG_FIELD
+        return raw.LONG_FIELD
     may_lack = how.drop_missing and layout.value is not None and len(fields) == n_fields
     if not fields or (may_lack and fields[layout.value].strip() in schema.MISSING):  # type: ignore[index]
         return None
@@ -215,8 +196,8 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
         return f"{what}, or give row names, as R writes them, a name in the header" if of_r else what
     entry: list[Any] = [fields[field] for field in layout.modes]
     for k, field in enumerate([] if layout.labelled else layout.modes):
-        index = number_in(fields[field])
-        where = f"has index {shown(fields[field])} in field {field + 1}"
+        index = raw.number_in(fields[field])
+        where = f"has index {raw.shown(fields[field])} in field {field + 1}"
         if index is None or index != index or index in (math.inf, -math.inf) or index != int(index):
             return f"{where}, which is not an integer; mend it"
         if index < base:
@@ -230,8 +211,8 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
             return f"{where}; {schema.TOO_MANY}"
         entry[k] = int(index) - base
     for field in layout.modes if layout.labelled and not layout.as_text else ():
-        if not is_text(fields[field]):
-            return f"has the label {shown(fields[field])}, which {NOT_TEXT}"
+        if not raw.is_text(fields[field]):
+            return f"has the label {raw.shown(fields[field])}, which {raw.NOT_TEXT}"
         if fields[field] == "":
             return f"has an empty label; mend it, or leave {_named(field, layout)} out of modes="
     for field in [*layout.extras, *([] if layout.value is None else [layout.value])]:
@@ -244,25 +225,25 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
 
 def _named(field: int, layout: schema.TextLayout) -> str:
     name = layout.names[field]
-    return f"field {field + 1}" if name is None else f"column {shown(str(name))}"
+    return f"field {field + 1}" if name is None else f"column {raw.shown(str(name))}"
 
 
 def _value_of(text: str, field: int, layout: schema.TextLayout) -> float | str:
     """The number in a field, 0 where a word is asked for, or what is wrong with it."""
     how, is_value = layout.how, field == layout.value
-    value = 0 if is_value and how.words and text.strip() not in schema.MISSING else number_in(text, how.decimal)
-    if not is_text(text):
-        return f"has {shown(text)} in field {field + 1}, which {NOT_TEXT}"
+    value = 0 if is_value and how.words and text.strip() not in schema.MISSING else raw.number_in(text, how.decimal)
+    if not raw.is_text(text):
+        return f"has {raw.shown(text)} in field {field + 1}, which {raw.NOT_TEXT}"
     if value is None:
         by_default = how.value == "last column" and is_value and layout.names[field] is not None
         why = f" ({_named(field, layout)}, the last one; value= names another)" if by_default else ""
         why = why if is_value else f" ({_named(field, layout)})"
         cure = "drop_missing=True leaves such lines out, or " if text.strip() in schema.MISSING and is_value else ""
-        cure += "mend it" + comma_hint(text, how.decimal)
-        return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
+        cure += "mend it" + raw.comma_hint(text, how.decimal)
+        return f"has {raw.shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
         cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
-        return f"has the value {shown(text)}; values must be finite, {cure}"
+        return f"has the value {raw.shown(text)}; values must be finite, {cure}"
     return value
 
 
@@ -286,7 +267,7 @@ def blocks_of(handle: BufferedIOBase, size: int) -> Iterator[bytes]:
 
 def lines_of(block: bytes) -> list[str]:
     """The lines of a block, whichever of the three ends they have."""
-    return list(TextIOWrapper(BytesIO(block), "utf-8", UNDECODED, newline=""))
+    return list(TextIOWrapper(BytesIO(block), "utf-8", raw.UNDECODED, newline=""))
 
 
 def n_lines_of(block: bytes) -> int:
@@ -350,7 +331,7 @@ class TextReader(schema.ChunkReader):
         """Hold the entries so far, with those of a block or `n` more, against what the header promises."""
         promised = self._layout.n_entries
         if promised is not None:
-            self._n_filled += n + sum(1 for _ in filled(lines_of(block), self._layout.comment))
+            self._n_filled += n + sum(1 for _ in raw.filled(lines_of(block), self._layout.comment))
             if self._n_filled > promised or (at_end and self._n_filled < promised):
                 found = f"'{self._layout.path}' holds {self._n_filled} entries"
                 fail_value(f"{found} where its header promises {promised}; it may be truncated.")
@@ -382,7 +363,7 @@ class TextReader(schema.ChunkReader):
             if isinstance(entry, str) and layout.separator is not None and text.count('"') % 2:
                 entry, used = self._spanning(lines[n:]) or (entry, used)
             if isinstance(entry, str):
-                text = text if layout.mark is None else text.replace(UNIT, layout.mark)
+                text = text if layout.mark is None else text.replace(raw.UNIT, layout.mark)
                 self._bad_line(layout.path, number, entry, text)
             elif entry is not None:
                 entries.append(entry)
