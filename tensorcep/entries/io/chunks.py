@@ -474,7 +474,11 @@ def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) 
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
             rows = chunk.columns[k]
-            rows = rows if known is None else known.of(schema.as_texts(rows) if texts else rows)
+            rows = (
+                rows
+                if known is None
+                else known.of(schema.as_objects(rows, texts) if texts and rows.dtype == np.int64 else rows)
+            )
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()

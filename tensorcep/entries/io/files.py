@@ -327,7 +327,7 @@ def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
         return pd.Series(np.concatenate(parts))
     if all(isinstance(getattr(part, "dtype", None), pd.StringDtype) for part in parts):
         return numbers_of(pd.concat(parts, ignore_index=True))
-    return numbers_of(pd.Series(np.concatenate([schema.as_objects(schema.as_texts(part)) for part in parts]).tolist()))
+    return numbers_of(pd.Series(np.concatenate([schema.as_objects(part, texts=True) for part in parts]).tolist()))
 
 
 # Tables: all columns of a file as they stand.

@@ -125,7 +125,7 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
     if any(found is None for found in columns):
         return None
     if layout.labelled and objects:
-        columns = [schema.as_objects(schema.as_texts(found)) for found in columns]
+        columns = [schema.as_objects(found, texts=True) for found in columns]
     values = None if layout.value is None else frame[layout.value].to_numpy()
     extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
     lines = None if known is None else np.flatnonzero(known)
