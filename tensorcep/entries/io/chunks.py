@@ -101,29 +101,27 @@ class ParquetReader(schema.ChunkReader):
     def _parts(self, piece: pd.DataFrame, step: int) -> list[pd.DataFrame]:
         return [piece.iloc[at : at + step] for at in range(0, len(piece), step)]
 
-    def _together(self, frame: pd.DataFrame, n_lines: int, count: int | None) -> schema.Chunk | None:
-        how, lines = self._how, None
+    def _together(self, frame: pd.DataFrame, count: int | None) -> tuple[schema.Chunk | None, int]:
+        how, known, n = self._how, None, len(frame)
         if how.drop_missing and self.value_name is not None:
             known = frame[self.value_name].notna().to_numpy()
-            if not known.all():
-                frame, lines = frame[known].reset_index(drop=True), np.flatnonzero(known)
+            frame = frame[known].reset_index(drop=True)
         columns = list[Any]()
         for name in self._names:
             column = frame[name]
             if how.labels is not False:
                 is_object = column.dtype == object
                 if column.isna().any() or (is_object and not all(isinstance(cell, Hashable) for cell in column)):
-                    return None
+                    return None, n
                 columns.append(column if count is None else schema.as_objects(column))
                 continue
             found = column.to_numpy()
             rows = schema.rows_of(found, how.index_base) if found.dtype.kind in "iu" else None
             if rows is None:
-                return None
+                return None, n
             columns.append(rows)
-        values = None if self.value_name is None else frame[self.value_name].to_numpy()
-        extras = {name: frame[name].to_numpy() for name in how.extras}
-        return schema.chunk_of_columns(columns, values, extras, how, lines)
+        extras = {name: name for name in how.extras}
+        return schema.chunk_of_frame(frame, columns, self.value_name, extras, how, known), n
 
     def _one_by_one(self, frame: pd.DataFrame) -> tuple[schema.Chunk, int]:
         how, rows = self._how, zip(*(frame[name].tolist() for name in self._columns), strict=True)
@@ -390,15 +388,6 @@ class Files(NamedTuple):
     distinct: bool = False
 
 
-class ColumnEntries(NamedTuple):
-    """Entries as columns."""
-
-    columns: tuple[np.ndarray, ...]  # per mode the rows (N,) int32, counted from 0
-    values: np.ndarray  # (N,) float64
-    shape: tuple[int, ...]
-    labels: tuple[Labels | None, ...]
-
-
 def are_files(source: Any) -> bool:
     """Whether something names files: a path, or a list of paths."""
     items = source if isinstance(source, (list, tuple)) and len(source) else [source]
@@ -453,8 +442,10 @@ class _Numbers:
         return labels
 
 
-def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) -> ColumnEntries:
-    """Read entries of files of the same columns; ``growing(dtype)`` makes an array that grows, on scratch perhaps."""
+def read_columns(
+    given: Files, growing: Callable[[Any], Any] = GrowingInMemory
+) -> tuple[tuple[np.ndarray, ...], np.ndarray, tuple[int, ...], tuple[Labels | None, ...]]:
+    """Columns of rows (N,) int32 from 0, values (N,), shape and labels of files; `growing` makes arrays that grow."""
     files, how = files_of(given.source), schema.check_schema(given.how)
     if how.value is None:
         checks.fail_value(
@@ -487,4 +478,4 @@ def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) 
     each = zip(finished, numbers, strict=True)
     labels = tuple(None if known is None else known.in_order(column, texts) for column, known in each)
     checks.check_sizes(sizes, len(y), how.shape is not None)
-    return ColumnEntries(finished, y, tuple(sizes), labels)
+    return finished, y, tuple(sizes), labels

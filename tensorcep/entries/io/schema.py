@@ -368,16 +368,19 @@ def chunk_of(entries: list[list[Any]], names: tuple[Any, ...], how: Schema) -> C
     return Chunk(columns, values, extras)
 
 
-def chunk_of_columns(columns: list[Any], values: Any, extras: Any, how: Schema, lines: Any) -> Chunk | None:
-    """Return columns of entries as a chunk; None where a number or a word is none. No `values`: ones."""
-    has_words, values = how.words and values is not None, np.ones(len(columns[0])) if values is None else values
+def chunk_of_frame(frame: pd.DataFrame, columns: Any, value: Any, extras: Any, how: Schema, known: Any) -> Chunk | None:
+    """Return the entries of a frame, whose lines were `known`, with their rows or labels; None where some are bad."""
+    has_words = how.words and value is not None
+    values = np.ones(len(frame)) if value is None else frame[value].to_numpy()
+    numbers = [frame[field].to_numpy() for field in extras.values()]
     if has_words and not all(isinstance(word, str) and word not in MISSING and raw.is_text(word) for word in values):
         return None
-    numbers = [*extras.values(), *([] if has_words else [values])]
-    if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
-        return None
-    extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
-    return Chunk(tuple(columns), values if has_words else np.asarray(values, dtype=np.float64), extras, lines=lines)
+    for found in numbers if has_words else [values, *numbers]:
+        if found.dtype.kind not in "iufb" or not np.isfinite(found).all():
+            return None
+    lines = None if known is None else np.flatnonzero(known)
+    others = {name: found.astype(np.float64, copy=False) for name, found in zip(extras, numbers, strict=True)}
+    return Chunk(tuple(columns), values if has_words else values.astype(np.float64, copy=False), others, lines=lines)
 
 
 class ChunkReader:
@@ -401,9 +404,8 @@ class ChunkReader:
             piece = self._next_piece(count)
             if piece is None:
                 return None
-            n = self._length(piece)
-            few = min(FEW_LINES, n if count is None else count) or 1
-            self._block, self._n_lines, self._n_taken = self._together(piece, n, count), n, 0
+            self._block, n = self._together(piece, count)
+            self._n_lines, self._n_taken, few = n, 0, min(FEW_LINES, n if count is None else count) or 1
             if self._block is None and n <= few:
                 return self._behind(*self._one_by_one(piece))
             if self._block is None:
@@ -422,20 +424,14 @@ class ChunkReader:
     def _next_piece(self, count: int | None) -> Any:
         """The next lines of the file, where that waits for them no more than `count`; None at its end."""
 
-    def _length(self, piece: Any) -> int:
-        return len(piece)
+    def _parts(self, piece: Any, step: int) -> Any:
+        """A piece as a list of pieces of so many lines."""
 
-    def _parts(self, piece: Any, step: int) -> list[Any]:
-        """A piece in pieces of so many lines."""
-        return []
+    def _together(self, piece: Any, count: int | None) -> Any:
+        """The entries of a piece, None where some line may be bad or `count` cannot be cut off; its number of lines."""
 
-    def _together(self, piece: Any, n_lines: int, count: int | None) -> Chunk | None:
-        """The entries of a piece; None where some line may not hold a good one, or `count` lines cannot be cut off."""
-        return None
-
-    def _one_by_one(self, piece: Any) -> tuple[Chunk, int]:
-        """The entries of a piece of few lines, which are looked at one by one, and how many these were."""
-        raise NotImplementedError
+    def _one_by_one(self, piece: Any) -> Any:
+        """The entries of a piece of few lines, which are looked at one by one, and how many lines these were."""
 
 
 def rows_of(indices: NDArray[Any], base: int, size: int = MOST_ROWS) -> NDArray[np.int32] | None:

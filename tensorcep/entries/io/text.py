@@ -66,11 +66,8 @@ def entries_in(block: bytes, layout: schema.TextLayout, objects: bool = True) ->
 def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[Dialect]:
     """Yield ways to parse a block, quick ones first: these refuse what they would read otherwise than the last one."""
     how, comment = layout.how, layout.comment
-    common: dict[str, Any] = {"na_filter": False, "comment": comment, "low_memory": not layout.labelled}
-    if comment is not None and comment.encode() not in block:
-        common["comment"] = None
-    if how.decimal != ".":
-        common["decimal"] = how.decimal
+    common: dict[str, Any] = {"na_filter": False, "low_memory": not layout.labelled, "decimal": how.decimal}
+    common["comment"] = None if comment is None or comment.encode() not in block else comment
     if how.drop_missing and layout.value is not None:
         common |= {"na_filter": True, "keep_default_na": False, "na_values": {layout.value: list(schema.MISSING)}}
     numbers: dict[Any, Any] = dict.fromkeys([] if layout.labelled else layout.modes, np.int64)
@@ -126,10 +123,8 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
         return None
     if layout.labelled and objects:
         columns = [schema.as_objects(found, texts=True) for found in columns]
-    values = None if layout.value is None else frame[layout.value].to_numpy()
-    extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
-    lines = None if known is None else np.flatnonzero(known)
-    chunk = schema.chunk_of_columns(columns, values, extras, how, lines)
+    extras = {layout.names[field]: field for field in layout.extras}
+    chunk = schema.chunk_of_frame(frame, columns, layout.value, extras, how, known)
     return None if chunk is None else (chunk, n_rows)
 
 
@@ -336,22 +331,19 @@ class TextReader(schema.ChunkReader):
                 found = f"'{self._layout.path}' holds {self._n_filled} entries"
                 fail_value(f"{found} where its header promises {promised}; it may be truncated.")
 
-    def _length(self, piece: Piece) -> int:
-        return n_lines_of(piece[0])
-
     def _parts(self, piece: Piece, step: int) -> list[Piece]:
         lines = piece[0].splitlines(keepends=True)
         return [(b"".join(lines[at : at + step]), None) for at in range(0, len(lines), step)]
 
-    def _together(self, piece: Piece, n_lines: int, count: int | None) -> schema.Chunk | None:
+    def _together(self, piece: Piece, count: int | None) -> tuple[schema.Chunk | None, int]:
         block, waiting = piece
-        if waiting is None and n_lines <= schema.FEW_LINES:
-            return None
-        found = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
-        if found is None or (found[1] != n_lines and count is not None and count < n_lines):
-            return None
+        found, n = None, n_lines_of(block)
+        if waiting is not None or n > schema.FEW_LINES:
+            found = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
+        if found is None or (found[1] != n and count is not None and count < n):
+            return None, n
         self._count_filled(n=found[1])
-        return found[0]
+        return found[0], n
 
     def _one_by_one(self, piece: Piece) -> tuple[schema.Chunk, int]:
         layout, lines = self._layout, lines_of(piece[0])
