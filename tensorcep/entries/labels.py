@@ -202,7 +202,6 @@ class Labels:
 
         Examples
         --------
-        >>> from tensorcep import Labels
         >>> Labels(["Treg", "NK"]).rows(["NK", "NK", "Treg"]).tolist()
         [1, 1, 0]
         """
@@ -235,7 +234,6 @@ class Labels:
 
         Examples
         --------
-        >>> from tensorcep import Labels
         >>> Labels(["Treg", "NK"]).extended(["NK", "B"])
         Labels(['Treg', 'NK', 'B'], n=3)
         """
@@ -260,7 +258,6 @@ class Labels:
 
         Examples
         --------
-        >>> from tensorcep import Labels
         >>> labels, rows = Labels.from_column(["Treg", "NK", "Treg"], name="cell")
         >>> len(labels), rows.tolist()
         (2, [1, 0, 1])

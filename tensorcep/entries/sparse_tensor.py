@@ -159,7 +159,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).shape
         (2, 3)
         """
@@ -188,8 +187,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> import pandas as pd
-        >>> from tensorcep import SparseTensor
         >>> table = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i1"], "stars": [4.0, 5.0]})
         >>> SparseTensor.from_pandas(table, modes=["user", "item"], value="stars").shape
         (2, 1)
@@ -207,9 +204,7 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_pandas(["user", "item"], "stars").columns.tolist()
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_pandas(["user", "item"], "stars").columns.tolist()
         ['user', 'item', 'stars']
         """
         names = mode_names(self.labels) if modes is None else list(modes)
@@ -227,7 +222,6 @@ class SparseTensor:
         Examples
         --------
         >>> import scipy.sparse as sp
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
         2
         """
@@ -238,10 +232,8 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_scipy().shape
-        (3, 2)
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_scipy().shape
+        (2, 3)
         """
         checks.check_mode_count(self.shape, 2, "to_scipy takes")
         from scipy.sparse import coo_array
@@ -254,8 +246,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_dense([[1.0, np.nan], [2.0, 3.0]]).nnz
         3
         """
@@ -282,10 +272,8 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_dense(fill=0.0).tolist()
-        [[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_dense(fill=0.0).tolist()
+        [[0.5, 0.0, 0.0], [0.0, 0.0, 1.5]]
         """
         dense = np.full(self.shape, fill, dtype=np.float64)
         dense[tuple(self.coords.T)] = self.values
@@ -301,8 +289,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_tensorly(np.ones((2, 3)), mask=np.eye(2, 3)).nnz
         2
         """
@@ -327,11 +313,9 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> values, mask = tensor.to_tensorly()
+        >>> values, mask = SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_tensorly()
         >>> int(mask.sum())
-        4
+        2
         """
         return self.to_dense(0.0), (~np.isnan(self.to_dense())).astype(np.float64)
 
@@ -342,7 +326,6 @@ class SparseTensor:
         Examples
         --------
         >>> import sparse
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_sparse(sparse.COO([[0, 1], [1, 0], [0, 0]], [1.0, 2.0], (2, 2, 1))).shape
         (2, 2, 1)
         """
@@ -358,10 +341,8 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_sparse(fill=0.0).shape
-        (3, 2)
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_sparse(fill=0.0).shape
+        (2, 3)
         """
         sparse = checks.optional_module("sparse", "to_sparse")
         return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
@@ -371,25 +352,14 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.info().density
-        0.6666666666666666
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).info().density
+        0.3333333333333333
         """
         y = self.values if self.nnz else np.array([np.nan])
         counts = tuple(np.bincount(self.coords[:, k], minlength=n) for k, n in enumerate(self.shape))
-        return TensorInfo(
-            shape=self.shape,
-            names=tuple(mode_names(self.labels)),
-            n_entries=self.nnz,
-            density=self.density,
-            counts=counts,
-            empty_rows=tuple(np.flatnonzero(count == 0) for count in counts),
-            value_min=float(y.min()),
-            value_mean=float(y.mean()),
-            value_max=float(y.max()),
-            value_std=float(y.std()),
-        )
+        empty = tuple(np.flatnonzero(count == 0) for count in counts)
+        of_values = [float(found) for found in (y.min(), y.mean(), y.max(), y.std())]
+        return TensorInfo(self.shape, tuple(mode_names(self.labels)), self.nnz, self.density, counts, empty, *of_values)
 
     # Entries chosen, held out, joined
 
@@ -403,7 +373,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> tensor.select(tensor.values > 2).values.tolist()
         [3.0, 4.0]
@@ -419,11 +388,8 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> more = SparseTensor.from_coo([[2, 0]], [5.0], (3, 2))
-        >>> len(tensor.concatenate(more))
-        5
+        >>> len(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).concatenate(SparseTensor.from_coo([[0, 2]], [5.0], (2, 3))))
+        3
         """
         tensors = (self, *others)
         for other in others:
@@ -475,7 +441,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> train, test = tensor.train_test_split(test_size=0.25, random_state=0)
         >>> len(train), len(test)
@@ -523,7 +488,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> [(len(train), len(test)) for train, test in tensor.kfold(2, random_state=0)]
         [(2, 2), (2, 2)]
@@ -545,7 +509,6 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> [len(batch) for batch in tensor.minibatches(3, random_state=0)]
         [3, 1]
@@ -576,9 +539,7 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.sample_zeros(2, random_state=0).values.tolist()
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).sample_zeros(2, random_state=0).values.tolist()
         [0.0, 0.0]
         """
         n = checks.check_int("n", n, minimum=0)
@@ -598,10 +559,8 @@ class SparseTensor:
 
         Examples
         --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> sorted(tensor.with_zeros(2, random_state=0).values.tolist())
-        [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+        >>> sorted(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).with_zeros(2, random_state=0).values.tolist())
+        [0.0, 0.0, 0.5, 1.5]
         """
         return self.concatenate(self.sample_zeros(n, exclude, random_state))
 
