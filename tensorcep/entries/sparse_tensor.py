@@ -388,7 +388,8 @@ class SparseTensor:
 
         Examples
         --------
-        >>> len(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).concatenate(SparseTensor.from_coo([[0, 2]], [5.0], (2, 3))))
+        >>> more = SparseTensor.from_coo([[0, 2]], [5.0], (2, 3))
+        >>> len(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).concatenate(more))
         3
         """
         tensors = (self, *others)
