@@ -32,25 +32,21 @@ def natural_key(text: str) -> tuple[tuple[tuple[int, float, str], ...], str]:
     return key, text
 
 
-def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.int64], Any]:
-    """Return codes (N,) of distinct labels, sorted as pandas sorts, and these with text sorted by the numbers in it."""
+def natural_order(found: Any) -> Any:
+    """Return what sorts distinct labels, sorted as pandas sorts, by the numbers in them where they are text."""
     labels = pd.Index(found, tupleize_cols=False)
     if not len(labels) or pd.api.types.infer_dtype(labels, skipna=False) != "string":
-        return codes, found
+        return slice(None)
     if labels.str.len().nunique() == 1 or not labels.str.contains(r"\d", regex=True).any():
-        return codes, found  # numbers of as many digits are in order already
+        return slice(None)  # numbers of as many digits are in order already
     texts = labels.tolist()
     common = re.split(r"\d", texts[0], maxsplit=1)[0]
     ends = [text[len(common) :] for text in texts]
     digits = "".join(ends)
     begin_alike = common != "-" and texts[-1].startswith(common)  # those between the first and the last do, too
     if begin_alike and "" not in ends and digits.isascii() and digits.isdecimal():
-        order = np.argsort(np.array([float(end) for end in ends]), kind="stable")
-    else:
-        order = np.array(sorted(range(len(texts)), key=lambda i: natural_key(texts[i])), dtype=np.int64)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place[codes], labels.take(order)
+        return np.argsort(np.array([float(end) for end in ends]), kind="stable")
+    return sorted(range(len(texts)), key=lambda i: natural_key(texts[i]))
 
 
 # Text and numbers: which text is a number and nothing else, and the two spellings of one label.
@@ -285,11 +281,11 @@ class Labels:
         except TypeError as error:  # a list or a dict
             raise ValueError(f"{where} must hold labels, such as numbers, text or dates ({error}).") from error
         with contextlib.suppress(TypeError):  # only the distinct ones are sorted
-            order = sorted(range(len(found)), key=found.__getitem__) if is_object else np.asarray(found.argsort())
-            place = np.empty(len(found), dtype=np.int64)
+            order: Any = sorted(range(len(found)), key=found.__getitem__) if is_object else found.argsort()
+            order = np.array(order, dtype=np.int64)[natural_order(found[order])]
+            place = np.empty_like(order)
             place[order] = np.arange(len(found))
-            place, found = in_natural_order(place, found[order])
-            codes = place[codes]
+            codes, found = place[codes], found[order]
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 
@@ -367,8 +363,7 @@ def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict
     if array is not None:
         arrays[f"labels_{k}"] = array
         return {**described, "kind": "array"}
-    items = index.tolist()
-    kind = "text"
+    items, kind = index.tolist(), "text"
     if isinstance(dtype, pd.PeriodDtype):
         items, described["dtype"] = [str(item) for item in items], str(dtype)
     elif not all(isinstance(item, str) for item in items):
@@ -412,16 +407,13 @@ def _plain_array(index: pd.Index, described: dict[str, Any]) -> NDArray[Any] | N
     """Return an index as an array that is no pickle, its time zone described; None if there is none."""
     if isinstance(index.dtype, pd.DatetimeTZDtype):
         described["time_zone"] = str(index.dtype.tz)
-        return pd.DatetimeIndex(index).tz_convert("UTC").tz_localize(None).to_numpy()
-    plain = isinstance(index.dtype, np.dtype) and not index.dtype.hasobject
-    return index.to_numpy() if plain else None
+        return pd.DatetimeIndex(index).tz_convert(None).to_numpy()
+    return index.to_numpy() if isinstance(index.dtype, np.dtype) and not index.dtype.hasobject else None
 
 
 def _with_zone(stored: NDArray[Any], described: dict[str, Any]) -> pd.Index:
-    index = pd.Index(stored)
-    if "time_zone" in described:
-        return pd.DatetimeIndex(index).tz_localize("UTC").tz_convert(described["time_zone"])
-    return index
+    zone = described.get("time_zone")
+    return pd.Index(stored) if zone is None else pd.DatetimeIndex(stored).tz_localize("UTC").tz_convert(zone)
 
 
 def _described(item: Any, k: int) -> Any:
@@ -480,14 +472,12 @@ def _as_index(values: Any) -> pd.Index:
 
 def check_same_zones(known: Any, given: Any, where: str = "") -> None:
     """Refuse times without a time zone among labels that have one, or the other way round: none can equal another."""
-    found = list[Any]()  # of each its first time, and whether that has a zone; None of labels that are no times
-    for labels in (known, given):
-        index = pd.Index(labels, tupleize_cols=False)
-        kind = pd.api.types.infer_dtype(index, skipna=True)
-        first = index.dropna()[:1].tolist() if kind in ("datetime64", "datetime", "date") else []
-        found.append((first[0], getattr(first[0], "tzinfo", None) is not None) if first else (None, None))
-    (first, mine), (other, theirs) = found
-    if None not in (mine, theirs) and mine != theirs:
+    found = [pd.Index(labels, tupleize_cols=False).dropna() for labels in (known, given)]
+    if not all(pd.api.types.infer_dtype(index) in ("datetime64", "datetime", "date") for index in found):
+        return
+    first, other = (index[0] for index in found)
+    mine, theirs = (getattr(time, "tzinfo", None) is not None for time in (first, other))
+    if mine != theirs:
         fail_value(
             f"the labels{where} are times {'with' if mine else 'without'} a time zone, such as {first!r}; got some "
             f"{'with' if theirs else 'without'} one, such as {other!r}; convert these by tz_localize."
