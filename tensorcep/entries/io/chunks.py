@@ -106,33 +106,30 @@ class ParquetReader(schema.ChunkReader):
         if how.drop_missing and self.value_name is not None:
             known = frame[self.value_name].notna().to_numpy()
             frame = frame[known].reset_index(drop=True)
-        columns = list[Any]()
-        for name in self._names:
-            column = frame[name]
-            if how.labels is not False:
-                is_object = column.dtype == object
-                if column.isna().any() or (is_object and not all(isinstance(cell, Hashable) for cell in column)):
-                    return None, n
-                columns.append(column if count is None else schema.as_objects(column))
-                continue
+        columns, extras = (
+            [self._column(frame[name], count) for name in self._names],
+            {name: name for name in how.extras},
+        )
+        is_bad = any(column is None for column in columns)
+        return None if is_bad else schema.chunk_of_frame(frame, columns, self.value_name, extras, how, known), n
+
+    def _column(self, column: pd.Series, count: int | None) -> Any:
+        """The rows or labels of some lines; None where one may be bad."""
+        if self._how.labels is False:
             found = column.to_numpy()
-            rows = schema.rows_of(found, how.index_base) if found.dtype.kind in "iu" else None
-            if rows is None:
-                return None, n
-            columns.append(rows)
-        extras = {name: name for name in how.extras}
-        return schema.chunk_of_frame(frame, columns, self.value_name, extras, how, known), n
+            return schema.rows_of(found, self._how.index_base) if found.dtype.kind in "iu" else None
+        if column.isna().any() or (column.dtype == object and not all(isinstance(cell, Hashable) for cell in column)):
+            return None
+        return column if count is None else schema.as_objects(column)
 
     def _one_by_one(self, frame: pd.DataFrame) -> tuple[schema.Chunk, int]:
         how, rows = self._how, zip(*(frame[name].tolist() for name in self._columns), strict=True)
         n_modes, n_extras = len(self._names), len(how.extras)
         entries = list[list[Any]]()
         for number, row in enumerate(rows, self._position.line + 1):
-            modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0
-            if self.value_name is not None:
-                value = row[-1]
-                if how.drop_missing and (pd.isna(value) or (how.words and value in schema.MISSING)):
-                    continue
+            modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0 if self.is_log else row[-1]
+            if how.drop_missing and (pd.isna(value) or (how.words and value in schema.MISSING)):
+                continue
             found = map(_value_problem, extras if how.words else [*extras, value])
             problem = _label_problem(modes, self.mode_names, how.index_base) or next(filter(None, found), None)
             if problem is None and how.words and (not isinstance(value, str) or value in schema.MISSING):
@@ -201,8 +198,7 @@ class MatrixReader(schema.ChunkReader):
         if not len(values):
             checks.fail_value(f"'{path}' holds no entries; at least one is needed.")
         chunk = schema.Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {})
-        if start.line < len(values):
-            self._block, self._n_lines = chunk.part(start.line, len(values)), len(values) - start.line
+        self._block, self._n_lines = chunk.part(start.line, len(values)), max(len(values) - start.line, 0)
 
 
 @contextlib.contextmanager
@@ -367,17 +363,14 @@ def _batch_of(pieces: Sequence[schema.Chunk], names: tuple[Any, ...], extent: An
 # depend on where it stood: once all are known they are sorted, and the numbers changed in place.
 
 
-class GrowingInMemory:
+class GrowingInMemory(list[np.ndarray]):
     """An array that grows at its end."""
 
     def __init__(self, dtype: Any) -> None:
-        self._parts, self._dtype = [np.empty(0, dtype)], dtype
-
-    def append(self, values: np.ndarray) -> None:
-        self._parts.append(np.asarray(values, dtype=self._dtype))
+        super().__init__([np.empty(0, dtype)])
 
     def finish(self) -> np.ndarray:
-        return np.concatenate(self._parts)
+        return np.concatenate(self)
 
 
 class Files(NamedTuple):

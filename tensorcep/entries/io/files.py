@@ -32,21 +32,6 @@ VERSION = 1
 WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
 
 
-def read_npz(path: str, shape: Any = None) -> SparseTensor:
-    """Read what `write_tensor` wrote; a given `shape` must be the stored one."""
-    header, arrays = read_archive(path, KIND, VERSION)
-    if shape is not None and checks.check_shape(shape) != tuple(header.get("shape", ())):
-        checks.fail_value(
-            f"shape must be left out or be that of '{path}', {tuple(header['shape'])}; got {tuple(shape)}."
-        )
-    try:
-        labels = StoredLabels(header["labels"], arrays).labels()
-        known = {"zero_rate": header.get("zero_rate", 1.0), "sampled": arrays.get("sampled")}
-        return SparseTensor(arrays["coords"], arrays["values"], header["shape"], labels, **known)
-    except WRONG as error:
-        raise ValueError(f"'{path}' is damaged ({checks.reason_of(error)}); write it again.") from error
-
-
 # Files of entries, written.
 
 CHUNK = 1 << 18  # lines formatted at a time
@@ -267,7 +252,16 @@ def read_entries(
         check_seekable(text, "npz")
         if how.extras:
             checks.fail_value(f"'{text}' has no column {how.extras[0]!r}: an npz file holds a tensor; give a csv file.")
-        return read_npz(text, how.shape), {}
+        header, arrays = read_archive(text, KIND, VERSION)
+        if how.shape is not None and checks.check_shape(how.shape) != tuple(header.get("shape", ())):
+            kept, got = tuple(header["shape"]), tuple(how.shape)
+            checks.fail_value(f"shape must be left out or be that of '{text}', {kept}; got {got}.")
+        try:
+            labels = StoredLabels(header["labels"], arrays).labels()
+            known = {"zero_rate": header.get("zero_rate", 1.0), "sampled": arrays.get("sampled")}
+            return SparseTensor(arrays["coords"], arrays["values"], header["shape"], labels, **known), {}
+        except WRONG as error:
+            raise ValueError(f"'{text}' is damaged ({checks.reason_of(error)}); write it again.") from error
     chunks = list[schema.Chunk]()
     with open_chunks(text, how, verbose=verbose, whole=True) as reader:
         last = reader.value_name
