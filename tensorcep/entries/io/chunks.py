@@ -106,12 +106,9 @@ class ParquetReader(schema.ChunkReader):
         if how.drop_missing and self.value_name is not None:
             known = frame[self.value_name].notna().to_numpy()
             frame = frame[known].reset_index(drop=True)
-        columns, extras = (
-            [self._column(frame[name], count) for name in self._names],
-            {name: name for name in how.extras},
-        )
+        columns = [self._column(frame[name], count) for name in self._names]
         is_bad = any(column is None for column in columns)
-        return None if is_bad else schema.chunk_of_frame(frame, columns, self.value_name, extras, how, known), n
+        return None if is_bad else schema.chunk_of_frame(frame, columns, self.value_name, how.extras, how, known), n
 
     def _column(self, column: pd.Series, count: int | None) -> Any:
         """The rows or labels of some lines; None where one may be bad."""

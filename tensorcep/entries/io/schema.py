@@ -372,14 +372,14 @@ def chunk_of_frame(frame: pd.DataFrame, columns: Any, value: Any, extras: Any, h
     """Return the entries of a frame, whose lines were `known`, with their rows or labels; None where some are bad."""
     has_words = how.words and value is not None
     values = np.ones(len(frame)) if value is None else frame[value].to_numpy()
-    numbers = [frame[field].to_numpy() for field in extras.values()]
+    numbers = [frame[field].to_numpy() for field in extras]
     if has_words and not all(isinstance(word, str) and word not in MISSING and raw.is_text(word) for word in values):
         return None
     for found in numbers if has_words else [values, *numbers]:
         if found.dtype.kind not in "iufb" or not np.isfinite(found).all():
             return None
     lines = None if known is None else np.flatnonzero(known)
-    others = {name: found.astype(np.float64, copy=False) for name, found in zip(extras, numbers, strict=True)}
+    others = {name: found.astype(np.float64, copy=False) for name, found in zip(how.extras, numbers, strict=True)}
     return Chunk(tuple(columns), values if has_words else values.astype(np.float64, copy=False), others, lines=lines)
 
 

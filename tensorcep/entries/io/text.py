@@ -123,8 +123,7 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
         return None
     if layout.labelled and objects:
         columns = [schema.as_objects(found, texts=True) for found in columns]
-    extras = {layout.names[field]: field for field in layout.extras}
-    chunk = schema.chunk_of_frame(frame, columns, layout.value, extras, how, known)
+    chunk = schema.chunk_of_frame(frame, columns, layout.value, layout.extras, how, known)
     return None if chunk is None else (chunk, n_rows)
 
 
