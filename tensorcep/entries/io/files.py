@@ -91,12 +91,11 @@ def write_tensor(
     if kind == "npz":  # indices in the smallest integer type
         small = np.min_scalar_type(max(tensor.shape) - 1)
         stored = stored_labels(tensor.labels)
-        arrays = {"coords": tensor.coords.astype(small), "values": tensor.values, **stored.arrays}
-        arrays |= {} if tensor.sampled is None else {"sampled": tensor.sampled}
+        sampled = {} if tensor.sampled is None else {"sampled": tensor.sampled}
+        arrays = {"coords": tensor.coords.astype(small), "values": tensor.values, **stored.arrays, **sampled}
         rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
         facts = {"shape": list(tensor.shape), "labels": list(stored.described), **rate}
-        write_archive(text, KIND, VERSION, facts, arrays)
-        return
+        return write_archive(text, KIND, VERSION, facts, arrays)
     if kind == "tns" and any(found is not None for found in tensor.labels):
         checks.warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
     empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
@@ -262,7 +261,6 @@ def read_entries(
             return SparseTensor(arrays["coords"], arrays["values"], header["shape"], labels, **known), {}
         except WRONG as error:
             raise ValueError(f"'{text}' is damaged ({checks.reason_of(error)}); write it again.") from error
-    chunks = list[schema.Chunk]()
     with open_chunks(text, how, verbose=verbose, whole=True) as reader:
         last = reader.value_name
         if duplicates == "sum" and how.value == schema.LAST and how.header and last not in (None, *schema.VALUES):
@@ -270,32 +268,25 @@ def read_entries(
                 f"duplicates='sum' would add up the last column, {last!r}; pass value={last!r} if it is the value, or "
                 "value=None if every line is an event to be counted."
             )
-        while (chunk := reader.take(None)) is not None:
-            chunks.append(chunk)
+        chunks = list(iter(lambda: reader.take(None), None))
     if not sum(len(chunk.values) for chunk in chunks):
         _fail_empty(text)
     values = concatenated([chunk.values for chunk in chunks])
     extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
-    modes = list(enumerate(reader.mode_names))
-    columns = [[chunk.columns[k] for chunk in chunks] for k, _ in modes]
+    columns = [[chunk.columns[k] for chunk in chunks] for k in range(len(reader.mode_names))]
     chunks.clear()
     coords = np.empty((len(values), len(columns)), dtype=np.int64)
-    labels, counted = list[Labels | None](), list[int]()
-    for k, name in modes:
+    labels: list[Labels | None] = [None] * len(columns)
+    for k, name in enumerate(reader.mode_names):
         if name is None:
             np.concatenate(columns[k], out=coords[:, k])
-            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1)
-            labels.append(None)
         else:
-            found, coords[:, k] = Labels.from_column(_labels_of_parts(columns[k], reader.is_text), name)
-            counted.append(len(found))
-            labels.append(found)
+            labels[k], coords[:, k] = Labels.from_column(_labels_of_parts(columns[k], reader.is_text), name)
         columns[k].clear()
-    shape = reader.shape
-    if shape is None and how.shape is not None:
-        if any(found is not None for found in labels):
-            checks.fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
-        shape = checks.check_shape(how.shape, len(columns))
+    counted = [int(coords[:, k].max()) + 1 if found is None else len(found) for k, found in enumerate(labels)]
+    if how.shape is not None and any(found is not None for found in labels):
+        checks.fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
+    shape = reader.shape if how.shape is None else checks.check_shape(how.shape, len(columns))
     if shape is None:
         checks.check_sizes(counted, len(values))
         shape = tuple(counted)
