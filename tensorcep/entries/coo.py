@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -36,11 +37,7 @@ def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int
     # Two looks at every key, a sort of few, and none when they ascend; equal cells stand together, in entry order.
     ids = linear_index(coords, shape)
     if ids is None:
-        order = np.lexsort(coords.T[::-1])
-        repeats = np.zeros(order.size, dtype=bool)
-        repeats[1:] = (coords[order[1:]] == coords[order[:-1]]).all(axis=1)
-        kept = repeats | np.append(repeats[1:], False)
-        return (order[kept], repeats[kept]) if kept.any() else None
+        ids = pd.DataFrame(coords).groupby(list(range(len(shape)))).ngroup().to_numpy()
     if bool((ids[1:] > ids[:-1]).all()):
         return None
     ordered = np.sort(_may_repeat(ids))

@@ -202,13 +202,7 @@ class Folds:
         return len(self)
 
     def split(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the positions of the entries to train on and to test on.
-
-        Raises
-        ------
-        ValueError
-            If X does not hold as many entries as the tensor.
-        """
+        """Yield the positions of the entries to train on and to test on; ValueError if X has another number of them."""
         n = self._tensor.nnz
         if X is not None and len(X) != n:
             checks.fail_value(f"these folds are of {n} entries; got {len(X)}; make folds of the tensor that is split.")
