@@ -35,9 +35,8 @@ def cells_of(ids: NDArray[np.int64], shape: Sequence[int]) -> Coords:
 def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
     """Return the entries (M,) of cells that occur more than once, and which repeat the one before; None if none do."""
     # Two looks at every key, a sort of few, and none when they ascend; equal cells stand together, in entry order.
-    ids = linear_index(coords, shape)
-    if ids is None:
-        ids = pd.DataFrame(coords).groupby(list(range(len(shape)))).ngroup().to_numpy()
+    ids: Any = linear_index(coords, shape)
+    ids = pd.DataFrame(coords).groupby(list(range(len(shape)))).ngroup().to_numpy() if ids is None else ids
     if bool((ids[1:] > ids[:-1]).all()):
         return None
     ordered = np.sort(_may_repeat(ids))

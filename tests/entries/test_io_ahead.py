@@ -35,16 +35,15 @@ READINGS = {"labels": Schema(), "indices": Schema(labels=False, index_base=0), "
 
 def source(path, how, start, bad, *, in_blocks):
     """What takes the entries of a file, in blocks or as those of a pipe are taken."""
+    how = how._replace(bad_line=bad)
     if in_blocks:
-        with chunks.open_chunks(str(path), how, start, bad) as found:
+        with chunks.open_chunks(str(path), how, start) as found:
             yield from iter(lambda: found.take(7), None)
         return
     with open_lines(str(path)) as lines:
         layout = layout_of(str(path), "csv", lines, how)
     with open_lines(str(path)) as lines:
-        found = text.TextReader(
-            layout, lambda n: "".join(itertools.islice(lines, n)).encode(errors=UNDECODED), start, bad
-        )
+        found = text.TextReader(layout, lambda n: "".join(itertools.islice(lines, n)).encode(errors=UNDECODED), start)
         yield from iter(lambda: found.take(7), None)
 
 

@@ -26,6 +26,7 @@ from tensorcep.core import checks
 from tensorcep.core.arrays import concatenated
 from tensorcep.entries.io import schema, text
 from tensorcep.entries.io.lines import STDIN, UNDECODED, check_seekable, number_in, open_binary, open_lines, translated
+from tensorcep.entries.io.schema import START, Position, Schema
 from tensorcep.entries.io.text import TextReader
 from tensorcep.entries.labels import Labels, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -83,11 +84,9 @@ class ParquetFile:
 class ParquetReader(schema.ChunkReader):
     """The entries of a parquet file from a position on."""
 
-    def __init__(
-        self, path: str, how: schema.Schema, start: schema.Position, bad_line: schema.BadLine, rows: int | None = None
-    ) -> None:
+    def __init__(self, path: str, how: Schema, start: Position, rows: int | None) -> None:
         super().__init__(start)
-        self._path, self._bad_line, self._how = path, bad_line, how
+        self._path, self._how = path, how
         file = ParquetFile(path)
         modes, self.value_name = schema.chosen_columns(path, file.names, how)
         self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
@@ -135,7 +134,7 @@ class ParquetReader(schema.ChunkReader):
                 rows_or_labels = [cell - how.index_base for cell in modes] if how.labels is False else modes
                 entries.append([*rows_or_labels, *map(float, extras), value if how.words else float(value)])
             else:
-                self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
+                how.bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
         return schema.chunk_of(entries, self.mode_names, how), len(frame)
 
 
@@ -173,7 +172,7 @@ class MatrixReader(schema.ChunkReader):
 
     mode_names = (None, None)
 
-    def __init__(self, path: str, how: schema.Schema, start: schema.Position) -> None:
+    def __init__(self, path: str, how: Schema, start: Position) -> None:
         super().__init__(start)
         with open_binary(path, how.encoding) as handle:
             try:
@@ -200,19 +199,12 @@ class MatrixReader(schema.ChunkReader):
 
 @contextlib.contextmanager
 def open_chunks(
-    path: str,
-    how: schema.Schema,
-    start: schema.Position = schema.START,
-    bad_line: schema.BadLine = schema.refuse,
-    layout_in: Callable[[Iterator[str]], schema.TextLayout] | None = None,
-    *,
-    verbose: int = 0,
-    whole: bool = False,
-) -> Iterator[TextReader | ParquetReader | MatrixReader]:
+    path: str, how: Schema, start: Position = START, layout_in: Any = None, verbose: int = 0, whole: bool = False
+) -> Iterator[schema.ChunkReader]:
     """Yield the reader of a file; `whole` says that all of it is kept in memory."""
     kind = _kind_of(path, how.format)
     if kind == "parquet":
-        yield ParquetReader(path, how, start, bad_line, None if whole else LINES)
+        yield ParquetReader(path, how, start, None if whole else LINES)
         return
     if kind == "mtx":
         yield MatrixReader(path, how, start)
@@ -227,7 +219,7 @@ def open_chunks(
             def read(count: int | None) -> bytes:
                 return "".join(itertools.islice(rest, count or LINES)).encode(errors=UNDECODED)
 
-            yield TextReader(layout, read, start, bad_line)
+            yield TextReader(layout, read, start)
             return
     # The parser makes text under Python's lock, so that threads only cost then.
     alone = not whole or layout.labelled or os.path.getsize(path) <= text.BLOCK
@@ -235,7 +227,7 @@ def open_chunks(
     with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
         blocks = text.blocks_of(handle, text.BLOCK)
-        yield TextReader(layout, lambda _: next(blocks, b""), start, bad_line, pool)
+        yield TextReader(layout, lambda _: next(blocks, b""), start, pool)
 
 
 def _kind_of(path: str, format: str | None) -> str:
@@ -252,17 +244,13 @@ def _kind_of(path: str, format: str | None) -> str:
 
 
 def read_chunks(
-    files: Sequence[str],
-    how: schema.Schema,
-    count: Callable[[], int | None],
-    start: schema.Position = schema.START,
-    bad_line: schema.BadLine = schema.refuse,
+    files: Sequence[str], how: Schema, count: Callable[[], int | None], start: Position = START
 ) -> Iterator[tuple[schema.Chunk, schema.ChunkReader, str]]:
     """Yield chunks of files from a position on, of as many lines as `count` says then, each with reader and file."""
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
-        first = schema.Position(file, start.line if file == start.file else 0)
-        with open_chunks(files[file], how, first, bad_line) as reader:
+        first = Position(file, start.line if file == start.file else 0)
+        with open_chunks(files[file], how, first) as reader:
             if columns is not None and columns != reader.mode_names:
                 got = f"the modes {list(columns)} and then {list(reader.mode_names)}"
                 checks.fail_value(f"the files must have the same columns; got {got}.")
@@ -283,7 +271,7 @@ class Batch(NamedTuple):
     values: NDArray[np.float64]  # (N,)
     time: float | None = None  # when it was observed, if that is known
     tensor: SparseTensor | None = None  # what it came as, if it was one: `fit` would take its shape and order of labels
-    position: schema.Position | None = None  # of a batch from files: where the next one begins
+    position: Position | None = None  # of a batch from files: where the next one begins
     classes: list[Any] | None = None  # the two labels that the values 0 and 1 stand for, if they do
     weights: NDArray[np.float64] | None = None  # (N,) how much each entry counts; None where all count once
     extents: NDArray[np.float64] | None = None  # (N,) exposures or numbers of trials; None where there are none
@@ -298,7 +286,7 @@ def read_batches(
     extent: str | None = None,
     value: Any = None,
     bad_line: schema.BadLine = schema.refuse,
-    start: schema.Position | tuple[int, int] = (0, 0),
+    start: Position | tuple[int, int] = (0, 0),
     **how: Any,
 ) -> Iterator[Batch]:
     """Read entries from files one after the other, in batches that may span files; a cell may come more than once.
@@ -315,16 +303,16 @@ def read_batches(
         checks.fail_value("paths must name at least one file; got none.")
     checks.check_int("batch_size", batch_size)
     size = batch_size if first_batch is None else checks.check_int("first_batch", first_batch)
-    extras = () if extent is None else (extent,)
-    reading = schema.check_schema(schema.Schema(value=schema.LAST if value is None else value, extras=extras, **how))
+    how |= {"value": schema.LAST if value is None else value, "extras": () if extent is None else (extent,)}
+    reading = schema.check_schema(Schema(bad_line=bad_line, **how))
     for name in names:
         _kind_of(name, reading.format)
-    start = schema.Position(*start)
+    start = Position(*start)
     missing = [size if start == (0, 0) else batch_size]  # entries of the next batch
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
     pieces: list[schema.Chunk] = []
     modes, any_entry = tuple[Any, ...](), start != (0, 0)
-    for chunk, reader, name in read_chunks(names, reading, lambda: missing[0], start, bad_line):
+    for chunk, reader, name in read_chunks(names, reading, lambda: missing[0], start):
         if not any_entry:
             schema.check_defaults(name, reading, (), reader.value_name, chunk.values)
         modes, n = reader.mode_names, len(chunk.values)
@@ -374,7 +362,7 @@ class Files(NamedTuple):
     """Files and how they are read; where `distinct`, no cell may occur twice."""
 
     source: Any
-    how: schema.Schema = schema.Schema()
+    how: Schema = Schema()
     distinct: bool = False
 
 

@@ -256,9 +256,9 @@ def read_entries(
             kept, got = tuple(header["shape"]), tuple(how.shape)
             checks.fail_value(f"shape must be left out or be that of '{text}', {kept}; got {got}.")
         try:
-            labels = StoredLabels(header["labels"], arrays).labels()
+            stored = StoredLabels(header["labels"], arrays)
             known = {"zero_rate": header.get("zero_rate", 1.0), "sampled": arrays.get("sampled")}
-            return SparseTensor(arrays["coords"], arrays["values"], header["shape"], labels, **known), {}
+            return SparseTensor(arrays["coords"], arrays["values"], header["shape"], stored.labels(), **known), {}
         except WRONG as error:
             raise ValueError(f"'{text}' is damaged ({checks.reason_of(error)}); write it again.") from error
     with open_chunks(text, how, verbose=verbose, whole=True) as reader:

@@ -87,6 +87,15 @@ MOST_COMMENTS = 1000  # lines at the beginning of a file with labels
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 
 
+# Takes a malformed line, which is left out then: path, number from 1, what is wrong with it, its text.
+BadLine = Callable[[str, int, str, str], None]
+
+
+def refuse(path: str, number: int, problem: str, text: str) -> None:
+    """Raise ValueError for a malformed line."""
+    fail_value(f"line {number} of '{path}' {problem}.")
+
+
 class Schema(NamedTuple):
     """What the caller says of a file; see `read_tensor`."""
 
@@ -103,6 +112,7 @@ class Schema(NamedTuple):
     words: bool = False  # the values are words
     extras: tuple[str, ...] = ()  # columns of further numbers of each entry: exposures, numbers of trials, weights
     format: str | None = None  # what it is, if its extension does not say
+    bad_line: BadLine = refuse
 
 
 def check_schema(how: Schema) -> Schema:
@@ -321,13 +331,6 @@ MOST_ROWS = 2**31
 FEW_LINES = 250  # that are read one by one in less time than a call of pandas takes
 SHARE = 8  # of a piece of which not all lines are good so many parts are read
 TOO_MANY = "there must be at most 2**31 rows in a mode; make ids the labels of rows, by SparseTensor.from_pandas"
-# Takes a malformed line, which is left out then: path, number from 1, what is wrong with it, its text.
-BadLine = Callable[[str, int, str, str], None]
-
-
-def refuse(path: str, number: int, problem: str, text: str) -> None:
-    """Raise ValueError for a malformed line."""
-    fail_value(f"line {number} of '{path}' {problem}.")
 
 
 class Position(NamedTuple):

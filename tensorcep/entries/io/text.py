@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from io import BufferedIOBase, BytesIO, TextIOWrapper
 from typing import Any, TypeAlias
 
@@ -282,15 +282,10 @@ class TextReader(schema.ChunkReader):
     is_text = True
 
     def __init__(
-        self,
-        layout: schema.TextLayout,
-        read: Callable[[int | None], bytes],
-        start: schema.Position,
-        bad_line: schema.BadLine,
-        pool: ThreadPoolExecutor | None = None,
+        self, layout: schema.TextLayout, read: Callable[[int | None], bytes], start: schema.Position, pool: Any = None
     ) -> None:
         super().__init__(schema.Position(start.file, max(start.line, layout.skip)))
-        self._layout, self._read, self._bad_line, self._pool = layout, read, bad_line, pool
+        self._layout, self._read, self._pool = layout, read, pool
         self._n_filled = 0  # lines with an entry
         self.mode_names = layout.mode_names
         self.value_name = None if layout.value is None else layout.names[layout.value]
@@ -355,7 +350,7 @@ class TextReader(schema.ChunkReader):
                 entry, used = self._spanning(lines[n:]) or (entry, used)
             if isinstance(entry, str):
                 text = text if layout.mark is None else text.replace(raw.UNIT, layout.mark)
-                self._bad_line(layout.path, number, entry, text)
+                layout.how.bad_line(layout.path, number, entry, text)
             elif entry is not None:
                 entries.append(entry)
             n += used
