@@ -104,15 +104,13 @@ def check_sampled(sampled: Any, values: Values) -> NDArray[np.bool_] | None:
         return None
     marks = np.asarray(sampled)
     if marks.dtype != bool or marks.shape != values.shape:
-        fail_value(
-            f"sampled must be a boolean array of shape {values.shape}; got {marks.dtype} of shape {marks.shape}."
-        )
+        got = f"{marks.dtype} of shape {marks.shape}"
+        fail_value(f"sampled must be a boolean array of shape {values.shape}; got {got}.")
     odd = marks & (values != 0.0)
     if odd.any():
         n = int(np.argmax(odd))
-        fail_value(
-            f"sampled marks zeros that nobody observed; got entry {n}, whose value is {values[n]:g}; leave it out."
-        )
+        got = f"entry {n}, whose value is {values[n]:g}"
+        fail_value(f"sampled marks zeros that nobody observed; got {got}; leave it out.")
     return marks if marks.any() else None
 
 
@@ -196,11 +194,8 @@ def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> tupl
     coords, values = merge_duplicates(coords, values, coo.shape, duplicates)
     zeros = int(np.count_nonzero(values == 0))
     if zeros and tell:
-        warn_user(
-            f"{zeros} explicit zeros of the matrix are kept as observed entries; "
-            "call its eliminate_zeros() first if they were not observed.",
-            UserWarning,
-        )
+        cure = "call its eliminate_zeros() first if they were not observed"
+        warn_user(f"{zeros} explicit zeros of the matrix are kept as observed entries; {cure}.", UserWarning)
     return coords, values, tuple(coo.shape)
 
 

@@ -219,10 +219,8 @@ class Labels:
             rows[lost] = np.asarray(self._index.get_indexer(spelled))[codes]
         if unknown == "error" and (rows < 0).any():
             missing = wanted[rows < 0].tolist()
-            fail_value(
-                f"label {missing[0]!r} is not among the {len(self)} labels{where} ({len(missing)} unknown in all); "
-                "add new labels with extended()."
-            )
+            known = f"the {len(self)} labels{where} ({len(missing)} unknown in all)"
+            fail_value(f"label {missing[0]!r} is not among {known}; add new labels with extended().")
         return rows
 
     def extended(self, labels: Any) -> Labels:
@@ -463,10 +461,8 @@ def _as_index(values: Any) -> pd.Index:
         zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
         if zoned.any() and not zoned.all():  # they have no order
             where = "labels" if index.name is None else f"labels of {index.name!r}"
-            fail_value(
-                f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
-                f"{times[~zoned][0]!r}; convert these by tz_localize."
-            )
+            got = f"both, {times[zoned][0]!r} and {times[~zoned][0]!r}; convert these by tz_localize"
+            fail_value(f"{where} must be times with a time zone or times without one; got {got}.")
     return index
 
 
@@ -478,10 +474,9 @@ def check_same_zones(known: Any, given: Any, where: str = "") -> None:
     first, other = (index[0] for index in found)
     mine, theirs = (getattr(time, "tzinfo", None) is not None for time in (first, other))
     if mine != theirs:
-        fail_value(
-            f"the labels{where} are times {'with' if mine else 'without'} a time zone, such as {first!r}; got some "
-            f"{'with' if theirs else 'without'} one, such as {other!r}; convert these by tz_localize."
-        )
+        known = f"{'with' if mine else 'without'} a time zone, such as {first!r}"
+        got = f"some {'with' if theirs else 'without'} one, such as {other!r}; convert these by tz_localize"
+        fail_value(f"the labels{where} are times {known}; got {got}.")
 
 
 class StoredLabels(NamedTuple):

@@ -294,9 +294,8 @@ class SparseTensor:
         """
         is_cp = hasattr(tensor, "factors") and hasattr(tensor, "weights")
         if coords is not None and not is_cp:
-            checks.fail_value(
-                "coords are only for a CPTensor; use mask to say which cells of a dense tensor are observed."
-            )
+            cure = "use mask to say which cells of a dense tensor are observed"
+            checks.fail_value(f"coords are only for a CPTensor; {cure}.")
         if not is_cp:
             return cls.from_dense(tensor, mask, labels=labels)
         if mask is not None:
@@ -396,9 +395,8 @@ class SparseTensor:
         for other in others:
             checks.check_same_shape(self.shape, other.shape)
             if self.labels != other.labels:
-                checks.fail_value(
-                    "tensors must have the same labels to be combined; use from_pandas(..., labels=) for that."
-                )
+                cure = "use from_pandas(..., labels=) for that"
+                checks.fail_value(f"tensors must have the same labels to be combined; {cure}.")
         coords = np.concatenate([item.coords for item in tensors])
         values = np.concatenate([item.values for item in tensors])
         rates = {t.zero_rate for t in tensors if (t.values == 0.0).any()} or {t.zero_rate for t in tensors}

@@ -149,11 +149,9 @@ def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
             looks = "points of time, in seconds since 1970 or parts of these"
         else:
             continue
-        warn_user(
-            f"column {found.name!r} is taken as a mode of {len(found)} rows for {n} entries: it looks like {looks}; "
-            "name the modes by modes=, without it, or with days or hours in its place.",
-            UserWarning,
-        )
+        taken = f"column {found.name!r} is taken as a mode of {len(found)} rows for {n} entries"
+        cure = "name the modes by modes=, without it, or with days or hours in its place"
+        warn_user(f"{taken}: it looks like {looks}; {cure}.", UserWarning)
 
 
 def split_observed(names: list[Any], X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
@@ -195,11 +193,9 @@ def split_given(X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> 
     if y is not None and named:
         fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")
     if y is None and value is UNSAID:
-        columns = ", ".join(map(repr, X.columns))
-        fail_value(
-            f"the values are needed: give y, or say with value= which of the columns {columns} holds them (value=None "
-            "counts the lines of each cell)."
-        )
+        which = f"which of the columns {', '.join(map(repr, X.columns))} holds them"
+        cure = f"give y, or say with value= {which} (value=None counts the lines of each cell)"
+        fail_value(f"the values are needed: {cure}.")
     chosen, modes = modes is not None, _modes_of(list(X.columns), modes, value, named)
     modes = check_mode_columns(list(X.columns), modes, value if named else None, "X")
     for name in [] if chosen else [name for name in modes if X[name].dtype.kind == "f"]:
@@ -393,10 +389,8 @@ def as_numbers(X: Any, name: str = "X") -> Any:
         odd = column.dropna() if getattr(column.dtype, "kind", "O") not in "mM" else column
         found = next((item for item in odd if not _is_number(item)), None)
         if found is not None:
-            fail_value(
-                f"column {label!r} of {name} must hold numbers; got {found!r}; leave it out, or make numbers of it: of "
-                "text pandas.get_dummies, of times how far they are from the first."
-            )
+            cure = "make numbers of it: of text pandas.get_dummies, of times how far they are from the first"
+            fail_value(f"column {label!r} of {name} must hold numbers; got {found!r}; leave it out, or {cure}.")
     return X
 
 

@@ -235,9 +235,8 @@ def _kind_of(path: str, format: str | None) -> str:
         return checks.check_choice("format of standard input", format or "csv", ("csv", "tns"))
     kind = schema.format_of(checks.check_file(path), format)
     if kind == "npz":
-        checks.fail_value(
-            f"'{path}' is an npz file, which cannot be read in pieces; convert it to csv, tns or parquet."
-        )
+        cure = "convert it to csv, tns or parquet"
+        checks.fail_value(f"'{path}' is an npz file, which cannot be read in pieces; {cure}.")
     if kind == "parquet":
         check_seekable(path, kind)
     return kind
@@ -426,9 +425,8 @@ def read_columns(
     """Columns of rows (N,) int32 from 0, values (N,), shape and labels of files; `growing` makes arrays that grow."""
     files, how = files_of(given.source), schema.check_schema(given.how)
     if how.value is None:
-        checks.fail_value(
-            "value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column."
-        )
+        cure = "read_tensor counts them, or add a column"
+        checks.fail_value(f"value=None, to count lines, needs all of them in memory; {cure}.")
     kinds = {schema.format_of(file, how.format) for file in files}
     if len(kinds) > 1 and "parquet" in kinds:
         checks.fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")

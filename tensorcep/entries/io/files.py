@@ -100,9 +100,8 @@ def write_tensor(
         checks.warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
     empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
     if kind == "csv" and empty:
-        checks.fail_value(
-            f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet."
-        )
+        label = "the empty label '', which a csv file cannot hold"
+        checks.fail_value(f"mode {empty[0]} has {label}; write .npz or .parquet.")
     names = mode_names(tensor.labels)
     if kind == "parquet":
         checks.optional_module("pyarrow", "writing parquet files")
@@ -264,10 +263,8 @@ def read_entries(
     with open_chunks(text, how, verbose=verbose, whole=True) as reader:
         last = reader.value_name
         if duplicates == "sum" and how.value == schema.LAST and how.header and last not in (None, *schema.VALUES):
-            checks.fail_value(  # it may be a mode of a log
-                f"duplicates='sum' would add up the last column, {last!r}; pass value={last!r} if it is the value, or "
-                "value=None if every line is an event to be counted."
-            )
+            cure = f"value={last!r} if it is the value, or value=None if every line is an event to be counted"
+            checks.fail_value(f"duplicates='sum' would add up the last column, {last!r}; pass {cure}.")
         chunks = list(iter(lambda: reader.take(None), None))
     if not sum(len(chunk.values) for chunk in chunks):
         _fail_empty(text)

@@ -265,10 +265,8 @@ def csv_columns(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
     if not all(raw.is_text(field) for field in fields):
         fail_value(f"line {number} of '{path}' {raw.NOT_TEXT}.")
     if len(fields) == 1 and how.sep is None:
-        fail_value(
-            f"line {number} of '{path}' has one field: none of the comma, tab, ;, | and :: separates anything there; "
-            "say sep= what does."
-        )
+        none = "none of the comma, tab, ;, | and :: separates anything there"
+        fail_value(f"line {number} of '{path}' has one field: {none}; say sep= what does.")
     if not how.header:
         return layout._replace(skip=number - 1, names=tuple(range(len(fields))))
     names = [name.strip() for name in fields]
@@ -285,10 +283,9 @@ def chosen_columns(path: str, names: Sequence[Any], how: Schema) -> tuple[list[A
     rest = [name for name in names if name not in how.extras]
     value = how.value
     if value == LAST and how.modes is None and len(rest) == 2:
-        fail_value(
-            f"'{path}' must have at least two modes; got {rest[:1]!r} beside the last column, {rest[1]!r}, which is "
-            "taken for the value; pass value=None if there is none and every line is an event to be counted."
-        )
+        got = f"{rest[:1]!r} beside the last column, {rest[1]!r}, which is taken for the value"
+        cure = "pass value=None if there is none and every line is an event to be counted"
+        fail_value(f"'{path}' must have at least two modes; got {got}; {cure}.")
     value = rest[-1] if value == LAST and LAST not in names else value
     modes = [name for name in rest if name != value] if how.modes is None else list(how.modes)
     taken = [name for name in how.extras if name == value or name in modes]
@@ -318,11 +315,9 @@ def check_defaults(
     if how.modes is None and n >= FEW and len(modes) > 2:
         alone = [name for name, size in zip(modes, shape, strict=False) if size == n]
         if alone:
-            warn_user(
-                f"the mode {alone[0]!r} of '{path}' has a row of its own for each of the {n} entries, so that nothing "
-                "can be learned of it; name the columns that are meant by modes= and value=.",
-                UserWarning,
-            )
+            looks = f"has a row of its own for each of the {n} entries, so that nothing can be learned of it"
+            cure = "name the columns that are meant by modes= and value="
+            warn_user(f"the mode {alone[0]!r} of '{path}' {looks}; {cure}.", UserWarning)
 
 
 # The entries of a file, some lines at a time.
