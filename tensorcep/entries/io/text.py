@@ -7,12 +7,11 @@ only where every line must hold one good entry; lines that are anything else are
 from __future__ import annotations
 
 import csv
-import math
 import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from io import BufferedIOBase, BytesIO, TextIOWrapper
+from io import BufferedIOBase, BufferedReader, BytesIO, TextIOWrapper
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -74,8 +73,7 @@ def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[Dialect]:
     numbers |= dict.fromkeys(layout.extras, np.float64)
     if layout.value is not None:
         numbers[layout.value] = object if how.words else np.float64
-    texts = dict.fromkeys(field for field in range(len(layout.names)) if field not in numbers)
-    as_they_are = {**dict.fromkeys(texts, object), **numbers}
+    as_they_are = {**dict.fromkeys(range(len(layout.names)), object), **numbers}
     if layout.separator is None:
         blank = re.match(rb"\s*[^ \t\r\n]+([ \t])", block)
         if blank and common["comment"] is None:
@@ -98,10 +96,8 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
     n_rows, last = len(frame), len(layout.names) - 1
     if frame.shape[1] != last + 1:
         return None
-    known = None
-    if dialect["na_filter"]:
-        known = frame[layout.value].notna().to_numpy()
-        known = None if known.all() else known
+    known = frame[layout.value].notna().to_numpy() if dialect["na_filter"] else np.ones(0, dtype=bool)
+    known = None if known.all() else known
     # A line that ends early leaves empty text in its last field.
     is_free = layout.as_text or last not in (*layout.modes, *layout.extras, layout.value)
     if known is not None or (is_free and _any_empty(frame[last])):
@@ -128,8 +124,7 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
 
 
 def _parsed(block: bytes, dialect: Dialect) -> pd.DataFrame:
-    frame: pd.DataFrame = pd.read_csv(BytesIO(block), header=None, engine="c", **dialect, **_EXACT)
-    return frame
+    return pd.read_csv(BytesIO(block), header=None, engine="c", **dialect, **_EXACT)
 
 
 def _labels(
@@ -192,7 +187,7 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
     for k, field in enumerate([] if layout.labelled else layout.modes):
         index = raw.number_in(fields[field])
         where = f"has index {raw.shown(fields[field])} in field {field + 1}"
-        if index is None or index != index or index in (math.inf, -math.inf) or index != int(index):
+        if index is None or (isinstance(index, float) and not index.is_integer()):
             return f"{where}, which is not an integer; mend it"
         if index < base:
             hint = "pass index_base=0 if this file counts from 0" if index == 0 else "mend it"
@@ -246,17 +241,10 @@ def _value_of(text: str, field: int, layout: schema.TextLayout) -> float | str:
 
 def blocks_of(handle: BufferedIOBase, size: int) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
-    parts: list[bytes | memoryview] = []
-    first = True
-    while data := handle.read(size):
-        data, first = data.removeprefix(MARK) if first else data, False
-        end = data.rfind(b"\n") + 1
-        parts.append(memoryview(data)[:end] if end else data)
-        if end:
-            yield b"".join(parts)
-            parts = [data[end:]]
-    if any(parts):
-        yield b"".join(parts)
+    source, mark = BufferedReader(handle), MARK  # type: ignore[arg-type]
+    while data := source.read(size) + source.readline():
+        yield data.removeprefix(mark)
+        mark = b""
 
 
 def lines_of(block: bytes) -> list[str]:
