@@ -441,8 +441,8 @@ def rows_of(indices: NDArray[Any], base: int, size: int = MOST_ROWS) -> NDArray[
 
 def as_objects(column: Any, texts: bool = False) -> NDArray[Any]:
     """Labels as an array whose `tolist` gives those of Python; integers that were read of text perhaps as that text."""
-    as_text, is_plain = texts and column.dtype == np.int64, isinstance(column.dtype, np.dtype)
-    if is_plain and column.dtype.kind in "iufbO" and not as_text:
-        return np.asarray(column)
-    codes, distinct = pd.factorize(np.asarray(column) if as_text else column)  # an object is made once for each label
-    return np.array(list(map(str, distinct.tolist())) if as_text else distinct, dtype=object)[codes]
+    if texts and column.dtype == np.int64:
+        codes, distinct = pd.factorize(np.asarray(column))
+        return np.array(list(map(str, distinct.tolist())), dtype=object)[codes]
+    is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufbO"
+    return np.asarray(column) if is_plain else column.to_numpy(dtype=object)
