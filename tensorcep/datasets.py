@@ -58,12 +58,9 @@ def fetch(file: str) -> Path:
 
     Raises
     ------
-    ImportError
-        When a download is needed and pooch is not installed.
-    FileNotFoundError
-        When the download fails; it names the URL and the place where the file belongs.
-    ValueError
-        When the file on disk, or the downloaded one, has a wrong checksum.
+    ImportError, FileNotFoundError, ValueError
+        When a download is needed and pooch is not installed; when the download fails, with the URL and the place where
+        the file belongs; when the file on disk, or the downloaded one, has a wrong checksum.
 
     Examples
     --------
@@ -343,12 +340,8 @@ def load_coal_mining() -> Points:
 def read_glass(path: str | os.PathLike[str]) -> Points:
     """Read the glass identification data in their original form, ``glass.data`` of the UCI repository.
 
-    214 x 10: a running number and nine measurements; 1 for window glass (types 1 to 4), 0 for others.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, or a line does not hold 11 numbers.
+    214 x 10: a running number and nine measurements; 1 for window glass (types 1 to 4), 0 for others. FileNotFoundError
+    or ValueError if there is no such file, or a line does not hold 11 numbers.
 
     Examples
     --------

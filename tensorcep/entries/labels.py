@@ -168,9 +168,8 @@ class Labels:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Labels):
             return NotImplemented
-        if self is other or self._index.equals(other._index):
-            return True
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        same = self is other or self._index.equals(other._index)
+        return same or (len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True)))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -179,22 +178,10 @@ class Labels:
         name = "" if self.name is None else f", name={self.name!r}"
         return f"Labels([{', '.join(shown)}], n={len(self)}{name})"
 
-    def __reduce__(self) -> tuple[type[Labels], tuple[pd.Index]]:
-        return Labels, (self._index,)
-
     def rows(self, labels: Any, unknown: str = "error") -> NDArray[np.int64]:
         """Return the row of each label, (n,) int64.
 
-        Parameters
-        ----------
-        labels : array-like of shape (n,)
-        unknown : {"error", "ignore"}, default="error"
-            "ignore" gives row -1 to labels that are not known.
-
-        Raises
-        ------
-        ValueError
-            If a label is not known and unknown="error".
+        A label that is not known is refused by a ValueError; if `unknown` is "ignore" and not "error", it has row -1.
 
         Examples
         --------
@@ -243,12 +230,7 @@ class Labels:
 
         Labels are sorted, text by the numbers in it, so the rows do not depend on the order of the entries; labels that
         cannot be compared with each other stay in order of first appearance. A categorical column keeps all its
-        categories, in their order.
-
-        Raises
-        ------
-        ValueError
-            If a label is missing, or is none, such as a list.
+        categories, in their order. ValueError if a label is missing, or is none, such as a list.
 
         Examples
         --------
@@ -346,24 +328,21 @@ def are_epochs(numbers: Any) -> bool:
 
 def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled."""
-    index, dtype = labels.index, labels.index.dtype
+    index: Any = labels.index
     if not (labels.name is None or isinstance(labels.name, (str, int))):
         fail_value(f"the name of mode {k} must be text or an integer to be stored in a file; got {labels.name!r}.")
     described: dict[str, Any] = {"name": labels.name}
-    if isinstance(dtype, pd.IntervalDtype):
-        for side, ends in (("left", index.left), ("right", index.right)):  # type: ignore[attr-defined]
-            array = _plain_array(ends, described)
-            if array is None:
-                fail_value(f"intervals of {ends.dtype} in mode {k} cannot be stored in a file; convert them to text.")
-            arrays[f"labels_{k}_{side}"] = array
-        return {**described, "kind": "interval", "closed": index.closed}  # type: ignore[attr-defined]
-    array = _plain_array(index, described)
-    if array is not None:
-        arrays[f"labels_{k}"] = array
-        return {**described, "kind": "array"}
+    of_intervals = isinstance(index.dtype, pd.IntervalDtype)
+    parts = {"_left": index.left, "_right": index.right} if of_intervals else {"": index}
+    found = {f"labels_{k}{side}": _plain_array(part, described) for side, part in parts.items()}
+    if all(array is not None for array in found.values()):
+        arrays |= found
+        return {**described, **({"kind": "interval", "closed": index.closed} if of_intervals else {"kind": "array"})}
+    if of_intervals:
+        fail_value(f"intervals of {index.left.dtype} in mode {k} cannot be stored in a file; convert them to text.")
     items, kind = index.tolist(), "text"
-    if isinstance(dtype, pd.PeriodDtype):
-        items, described["dtype"] = [str(item) for item in items], str(dtype)
+    if isinstance(index.dtype, pd.PeriodDtype):
+        items, described["dtype"] = [str(item) for item in items], str(index.dtype)
     elif not all(isinstance(item, str) for item in items):
         items, kind = [json.dumps(_described(item, k)) for item in items], "json"
     encoded = [item.encode("utf-8", "surrogatepass") for item in items]
@@ -401,7 +380,7 @@ def _unpacked(described: dict[str, Any], k: int, arrays: dict[str, NDArray[Any]]
     return Labels(index, name=described["name"])
 
 
-def _plain_array(index: pd.Index, described: dict[str, Any]) -> NDArray[Any] | None:
+def _plain_array(index: pd.Index, described: dict[str, Any]) -> Any:
     """Return an index as an array that is no pickle, its time zone described; None if there is none."""
     if isinstance(index.dtype, pd.DatetimeTZDtype):
         described["time_zone"] = str(index.dtype.tz)

@@ -523,18 +523,9 @@ class SparseTensor:
         `zero_rate` is `n` over the number of such cells. It is right for a fit to all ones: sample zeros before you
         hold entries out, or divide the rate by the share of the ones that the fit gets.
 
-        Parameters
-        ----------
-        n : int
-            To recommend by clicks or purchases, three to five times the entries.
-        exclude : SparseTensor, coords (M, K), or a list or tuple of SparseTensors, optional
-            Cells to keep out, for instance the test set.
-        random_state : int, RandomState, Generator or None
-
-        Raises
-        ------
-        ValueError
-            If fewer than `n` cells are free.
+        To recommend by clicks or purchases, `n` is three to five times the entries. `exclude` has cells to keep out,
+        such as the test set: a SparseTensor, coords (M, K), or a list or tuple of SparseTensors. ValueError if fewer
+        than `n` cells are free.
 
         Examples
         --------

@@ -225,17 +225,8 @@ def train_test_split(
 ) -> tuple[Any, Any]:
     """Hold a part of the entries of a table, or of a tensor, out: at random, by time, of each row, or whole rows.
 
-    Parameters
-    ----------
-    data : table or SparseTensor
-        Of a table all columns are kept: weights, exposures, times.
-    test_size, random_state, by, mode, times : as in `SparseTensor.train_test_split`, with its errors
-        Of a table `mode` is a column, and so may `times` be.
-
-    Returns
-    -------
-    train, test : DataFrame or SparseTensor
-        With the entries in their order.
+    Parameters and errors are those of `SparseTensor.train_test_split`; both parts have the entries in their order. Of a
+    table `mode` is a column, and so may `times` be; all columns are kept: weights, exposures, times.
 
     Examples
     --------

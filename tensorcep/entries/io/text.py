@@ -96,7 +96,7 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
     n_rows, last = len(frame), len(layout.names) - 1
     if frame.shape[1] != last + 1:
         return None
-    known = frame[layout.value].notna().to_numpy() if dialect["na_filter"] else np.ones(0, dtype=bool)
+    known: Any = frame[layout.value].notna().to_numpy() if dialect["na_filter"] else np.ones(0, dtype=bool)
     known = None if known.all() else known
     # A line that ends early leaves empty text in its last field.
     is_free = layout.as_text or last not in (*layout.modes, *layout.extras, layout.value)
@@ -241,7 +241,7 @@ def _value_of(text: str, field: int, layout: schema.TextLayout) -> float | str:
 
 def blocks_of(handle: BufferedIOBase, size: int) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
-    source, mark = BufferedReader(handle), MARK  # type: ignore[arg-type]
+    source, mark = BufferedReader(handle), MARK
     while data := source.read(size) + source.readline():
         yield data.removeprefix(mark)
         mark = b""
