@@ -23,7 +23,7 @@ from scipy import sparse
 from scipy.io import mmread
 
 from tensorcep.core import checks
-from tensorcep.core.arrays import concatenated
+from tensorcep.core.arrays import concatenated, fill_by_parts
 from tensorcep.entries.io import schema, text
 from tensorcep.entries.io.lines import STDIN, UNDECODED, check_seekable, number_in, open_binary, open_lines, translated
 from tensorcep.entries.io.schema import START, Position, Schema
@@ -328,19 +328,13 @@ def read_batches(
 
 
 def _batch_of(pieces: Sequence[schema.Chunk], names: tuple[Any, ...], extent: Any) -> Batch:
-    n = sum(len(piece.values) for piece in pieces)
-    coords = np.zeros((n, len(names)), dtype=np.int64)
-    keys: list[list[Any] | None] = [None] * len(names)
-    for k, name in enumerate(names):
-        column = concatenated([piece.columns[k] for piece in pieces])
-        if name is None:
-            coords[:, k] = column
-        else:
-            keys[k] = column.tolist()
+    columns = [concatenated([piece.columns[k] for piece in pieces]) for k in range(len(names))]
+    keys = tuple(None if name is None else column.tolist() for name, column in zip(names, columns, strict=True))
+    rows = [column if own is None else np.zeros(len(own), np.int32) for column, own in zip(columns, keys, strict=True)]
     values = concatenated([piece.values for piece in pieces])
     extents = None if extent is None else concatenated([piece.extras[extent] for piece in pieces])
-    position = pieces[-1].position
-    return Batch(coords, tuple(keys), names, values, position=position, extents=extents, column=extent)
+    coords, position = np.stack(rows, axis=1).astype(np.int64), pieces[-1].position
+    return Batch(coords, keys, names, values, position=position, extents=extents, column=extent)
 
 
 # Entries as columns: read once, some lines at a time, labels numbered as they come. What a label is numbered does not
@@ -391,13 +385,15 @@ def files_of(source: Any) -> list[str]:
 class _Numbers:
     """The numbers of the labels of one mode, in the order in which they came."""
 
-    def __init__(self, name: Any) -> None:
-        self._name, self._known = name, dict[Any, int]()
+    def __init__(self, name: Any, texts: bool) -> None:
+        self._name, self._texts, self._known = name, texts, dict[Any, int]()
         self._dtype: Any = None
 
     def of(self, column: Any) -> np.ndarray:
         """The number of each label of some lines."""
-        column = pd.Series(column)
+        column = pd.Series(
+            schema.as_objects(column, texts=True) if self._texts and column.dtype == np.int64 else column
+        )
         if isinstance(column.dtype, pd.CategoricalDtype):
             column = column.astype(column.cat.categories.dtype)
         self._dtype = column.dtype if self._dtype is None or self._dtype == column.dtype else object
@@ -408,14 +404,12 @@ class _Numbers:
             checks.fail_value(f"there must be at most 2**31 rows in a mode; got {len(known)} labels in {self._name!r}.")
         return numbers[codes]
 
-    def in_order(self, column: np.ndarray, texts: bool) -> Labels:
-        """The labels in order, `texts` perhaps of numbers; the numbers in a column are changed to rows, in place."""
-        known = pd.Series(list(self._known), dtype=None if texts else self._dtype)
-        labels, found = Labels.from_column(numbers_of(known) if texts else known, name=self._name)
+    def in_order(self, column: np.ndarray) -> Labels:
+        """The labels in order, texts perhaps as numbers; the numbers in a column are changed to rows, in place."""
+        known = pd.Series(list(self._known), dtype=None if self._texts else self._dtype)
+        labels, found = Labels.from_column(numbers_of(known) if self._texts else known, name=self._name)
         rows = found.astype(np.int32)
-        for first in range(0, len(column), LINES):
-            part = slice(first, first + LINES)
-            column[part] = rows[column[part]]
+        fill_by_parts(column, lambda at: rows[column[at]])
         return labels
 
 
@@ -436,22 +430,17 @@ def read_columns(
         if not columns:
             schema.check_defaults(name, how, (), reader.value_name, chunk.values)
             columns = [growing(np.int32) for _ in reader.mode_names]
-            numbers = [None if mode is None else _Numbers(mode) for mode in reader.mode_names]
+            numbers = [None if mode is None else _Numbers(mode, texts) for mode in reader.mode_names]
             sizes = [0] * len(columns)
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
-            rows = chunk.columns[k]
-            rows = (
-                rows
-                if known is None
-                else known.of(schema.as_objects(rows, texts) if texts and rows.dtype == np.int64 else rows)
-            )
+            rows = chunk.columns[k] if known is None else known.of(chunk.columns[k])
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()
     if not len(y):
         checks.fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
     each = zip(finished, numbers, strict=True)
-    labels = tuple(None if known is None else known.in_order(column, texts) for column, known in each)
+    labels = tuple(None if known is None else known.in_order(column) for column, known in each)
     checks.check_sizes(sizes, len(y), how.shape is not None)
     return finished, y, tuple(sizes), labels
