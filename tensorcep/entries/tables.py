@@ -277,9 +277,8 @@ def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bo
     cluster.client.run(_give_back)
     if not any(len(codes) for codes, _ in parts):
         fail_value("X must have at least one line; got none.")
-    found: dict[Any, Any] = {}
-    for k, name in enumerate(modes):
-        found[name] = pd.Categorical.from_codes(np.concatenate([codes[:, k] for codes, _ in parts]), labels[k])
+    rows = (np.concatenate([codes[:, k] for codes, _ in parts]) for k in range(len(modes)))
+    found: dict[Any, Any] = dict(zip(modes, map(pd.Categorical.from_codes, rows, labels), strict=True))
     if named:
         found[value] = pd.concat([values for _, values in parts], ignore_index=True)
     return pd.DataFrame(found, copy=False)
@@ -301,9 +300,7 @@ def _coded(part: pd.DataFrame, modes: list[Any], value: Any, named: bool) -> Cod
             column = column.astype(column.cat.categories.dtype)
         if isinstance(column.dtype, pd.StringDtype):  # text is objects for labels, as in a frame that is read here
             column = column.astype(object)
-        found = Labels([], name=name)
-        if len(column):
-            found, codes[:, k] = Labels.from_column(column, name)
+        found, codes[:, k] = Labels.from_column(column, name)
         labels.append(_bare(found))
     return tuple(labels), codes, part[value].reset_index(drop=True) if named else None
 

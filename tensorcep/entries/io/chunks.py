@@ -391,9 +391,8 @@ class _Numbers:
 
     def of(self, column: Any) -> np.ndarray:
         """The number of each label of some lines."""
-        column = pd.Series(
-            schema.as_objects(column, texts=True) if self._texts and column.dtype == np.int64 else column
-        )
+        as_text = self._texts and column.dtype == np.int64
+        column = pd.Series(schema.as_objects(column, texts=True) if as_text else column)
         if isinstance(column.dtype, pd.CategoricalDtype):
             column = column.astype(column.cat.categories.dtype)
         self._dtype = column.dtype if self._dtype is None or self._dtype == column.dtype else object

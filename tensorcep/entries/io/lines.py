@@ -175,11 +175,9 @@ def open_binary(
 @contextlib.contextmanager
 def open_lines(path: str, encoding: str | None = None) -> Iterator[Iterator[str]]:
     """Yield the lines of a text file, or those of standard input as they arrive."""
-    with contextlib.ExitStack() as stack:
-        if path == STDIN:
-            handle: Any = Watched(sys.stdin.buffer, "standard input", encoding)
-        else:
-            handle = stack.enter_context(open_binary(path, encoding))
+    is_pipe = path == STDIN
+    opened: Any = Watched(sys.stdin.buffer, "standard input", encoding) if is_pipe else open_binary(path, encoding)
+    with contextlib.nullcontext(opened) if is_pipe else opened as handle:
         try:
             # with or without the mark that spreadsheets put first
             yield io.TextIOWrapper(handle, encoding="utf-8-sig", errors=UNDECODED, newline="")
