@@ -54,14 +54,9 @@ def fetch(file: str) -> Path:
 
     `file` is its relative name in the `registry`, such as "alog/train-fold-1.txt".
 
-    Raises
-    ------
-    ImportError, FileNotFoundError, ValueError
-        When a download is needed and pooch is not installed; when the download fails, with the URL and the place where
-        the file belongs; when the file on disk, or the downloaded one, has a wrong checksum.
+    Raises an ImportError when a download is needed and pooch is not installed, a FileNotFoundError, with the URL and
+    the place where the file belongs, when it fails, and a ValueError when a file has a wrong checksum.
 
-    Examples
-    --------
     >>> tensorcep.datasets.fetch("alog/train-fold-1.txt")  # doctest: +SKIP
     """
     check_choice("file", file, registry())
@@ -179,16 +174,12 @@ def load_alog(fold: int) -> Fold:
     test files list a few cells twice, with the same value; here each cell is there once. `published_entries` gives a
     file's lines as they are, on which the published scores were computed.
 
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        When files cannot be downloaded, with what to put where; on a wrong checksum, or a `fold` that is none of these.
+    Raises a FileNotFoundError, with what to put where, when files cannot be downloaded, and a ValueError on a wrong
+    checksum or fold.
 
     Source: Zhe, Zhang, Wang, Lee, Xu, Qi, Ghahramani (2016), Distributed flexible nonlinear tensor factorization;
     the folds are those of Wang and Zhe (2019), Conditional expectation propagation.
 
-    Examples
-    --------
     >>> tensorcep.datasets.load_alog(1).train.nnz  # doctest: +SKIP
     """
     return _load_fold("alog", fold, ALOG_SHAPE)

@@ -105,7 +105,7 @@ class Labels:
 
     Labels never move: `extended` returns a new object in which every known label keeps its row and new ones follow,
     so posteriors indexed by row stay valid while data stream in. The number 7 and the text "7" are one label, whichever
-    of the two was there first, since files hold text.
+    of the two was there first, since files hold text. A label that is missing or occurs twice raises a ValueError.
 
     Parameters
     ----------
@@ -115,11 +115,6 @@ class Labels:
     name : hashable, optional
         What the mode is called, used as column name by `to_pandas` and in csv and parquet files. Default: the name
         that `values` carries, if any.
-
-    Raises
-    ------
-    ValueError
-        If a label is missing or occurs twice.
 
     Examples
     --------
@@ -200,7 +195,7 @@ class Labels:
             check_same_zones(self._index, wanted[lost], where)
         if lost.any() and (wanted.dtype != self._index.dtype or wanted.dtype == object):
             codes, distinct = pd.factorize(wanted[lost])
-            spelled = _objects(spelled_as(self._index, distinct.tolist()))
+            spelled = pd.Index(spelled_as(self._index, distinct.tolist()), dtype=object, tupleize_cols=False)
             rows[lost] = np.asarray(self._index.get_indexer(spelled))[codes]
         if unknown == "error" and (rows < 0).any():
             missing = wanted[rows < 0].tolist()
@@ -216,9 +211,8 @@ class Labels:
         """
         wanted = _as_index(labels)
         fresh = wanted[self.rows(wanted, unknown="ignore") < 0].unique()
-        if len(fresh) == 0:
-            return self
-        return Labels(self._index.append(fresh) if len(self) else fresh, name=self.name)
+        known = self._index.append(fresh) if len(self) else fresh
+        return Labels(known, name=self.name) if len(fresh) else self
 
     @classmethod
     def from_column(cls, column: Any, name: Any = None) -> tuple[Labels, NDArray[np.int64]]:
@@ -369,8 +363,8 @@ def _unpacked(described: dict[str, Any], k: int, arrays: dict[str, NDArray[Any]]
             fail_value(f"the labels of mode {k} are damaged: they do not end where their text ends.")
         items = [data[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends[:-1]], ends, strict=True)]
         if kind == "json":
-            return Labels(_objects([_rebuilt(json.loads(item)) for item in items]), name=described["name"])
-        index = pd.Index(items, dtype=described.get("dtype"))
+            items, described = [_rebuilt(json.loads(item)) for item in items], {**described, "dtype": object}
+        index = pd.Index(items, dtype=described.get("dtype"), tupleize_cols=False)
     return Labels(index, name=described["name"])
 
 
@@ -406,10 +400,6 @@ def _rebuilt(item: Any) -> Any:
     if "date" in item:
         return dt.date.fromisoformat(item["date"])
     return tuple(_rebuilt(part) for part in item["tuple"])
-
-
-def _objects(items: list[Any]) -> pd.Index:
-    return pd.Index(items, dtype=object, tupleize_cols=False)
 
 
 def _as_index(values: Any) -> pd.Index:

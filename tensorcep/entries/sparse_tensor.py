@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
 
 from tensorcep.core import checks
 from tensorcep.entries import coo
@@ -33,9 +34,8 @@ def frame_entries(
             at, new = old.rows(new)[at], old
         found.append(new)
         rows.append(at)
-    values = (
-        np.ones(len(frame)) if value is None else checks.check_values(frame[value].to_numpy(), name=f"column {value!r}")
-    )
+    column = np.ones(len(frame)) if value is None else frame[value].to_numpy()
+    values = checks.check_values(column, name=f"column {value!r}")
     return np.stack(rows, axis=1), values, tuple(found)
 
 
@@ -174,17 +174,10 @@ class SparseTensor:
     ) -> SparseTensor:
         """Return a tensor from a long DataFrame: one line per entry, one column per mode, one for the value.
 
-        Parameters
-        ----------
-        modes : sequence of K column names
-            Columns of any dtype; their sorted distinct values become the labels (see `Labels.from_column`).
-        value : column name or None, default="y"
-            None where a line is an event: the value of a cell is the number of its lines.
-        labels : sequence of K Labels or None, optional
-            Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
+        The `modes` are K columns of any dtype, whose sorted distinct values become the labels (`Labels.from_column`).
+        `value` is a column, or None where a line is an event: the value of a cell is the number of its lines. `labels`
+        are K Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
 
-        Examples
-        --------
         >>> table = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i1"], "stars": [4.0, 5.0]})
         >>> SparseTensor.from_pandas(table, modes=["user", "item"], value="stars").shape
         (2, 1)
@@ -228,8 +221,6 @@ class SparseTensor:
         (2, 3)
         """
         checks.check_mode_count(self.shape, 2, "to_scipy takes")
-        from scipy.sparse import coo_array
-
         return coo_array((self.values.copy(), (self.coords[:, 0].copy(), self.coords[:, 1].copy())), shape=self.shape)
 
     @classmethod
@@ -392,6 +383,8 @@ class SparseTensor:
     ) -> tuple[SparseTensor, SparseTensor]:
         """Return (train, test): a part of the entries held out, by default at random.
 
+        ValueError or TypeError if a parameter is not allowed, or nothing would be left to train on, or to test on.
+
         Parameters
         ----------
         test_size : float in (0, 1) or int, default=0.2
@@ -406,11 +399,6 @@ class SparseTensor:
             The mode of "row" and "group", such as the user.
         times : name or position of a mode, or array-like of shape (N,)
             Of "time", and of "row" if you like: numbers, times, or text such as 2024-01-31 or w12.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter is not allowed, or nothing would be left to train on, or to test on.
 
         Examples
         --------

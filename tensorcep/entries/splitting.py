@@ -173,10 +173,8 @@ class Folds:
         n = 0  # entries of rows of which their fold trains on none
         for train, test in self._rows if not shuffle and way.by == "entry" else ():
             unseen = np.zeros(len(test), dtype=bool)
-            for k, size in enumerate(tensor.shape):
-                seen = np.zeros(size, dtype=bool)
-                seen[tensor.coords[train, k]] = True
-                unseen |= ~seen[tensor.coords[test, k]]
+            for column in tensor.coords.T:
+                unseen |= ~np.isin(column[test], column[train])
             n += int(unseen.sum())
         if n:
             folds = "folds that train on no entry of one of their rows, as folds in the order of the entries do"

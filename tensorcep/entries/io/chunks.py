@@ -1,7 +1,4 @@
-"""Readers of parquet and MatrixMarket files; chunks, batches of streams and columns on scratch that are read of files.
-
-One pass, bounded memory, any number of files one after the other, from any position.
-"""
+"""Readers of parquet and MatrixMarket; batches and columns of files, from any position on, in bounded memory."""
 
 from __future__ import annotations
 
@@ -371,8 +368,9 @@ def files_of(source: Any) -> list[str]:
     found: list[str] = []
     for item in map(os.fspath, items):
         if os.path.isdir(item):
-            names = sorted(name for name in os.listdir(item) if schema.is_of_entries(name))
-            found += [os.path.join(item, name) for name in names if not name.startswith(".")]
+            names = sorted(name for name in os.listdir(item) if schema.kind_of(name) is not None and name[0] != ".")
+            of_text = (".txt", ".txt.gz")  # which may be anything
+            found += [os.path.join(item, name) for name in names if not name.lower().endswith(of_text)]
         elif os.path.exists(item):
             found.append(item)
         else:

@@ -80,9 +80,8 @@ def write_tensor(
     >>> from tensorcep import SparseTensor, write_tensor
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_tensor(SparseTensor.from_coo([[0, 1], [2, 0]], [0.5, 1.5]), Path(folder) / "x.tns")
-    ...     text = (Path(folder) / "x.tns").read_text()
+    ...     (Path(folder) / "x.tns").read_text().split()
     ...
-    >>> text.split()
     ['1', '2', '0.5', '3', '1', '1.5']
     """
     text = os.fspath(path)
@@ -211,10 +210,6 @@ def read_tensor(
         Whether lines whose value is missing (empty, NA, nan, null, ...) are left out; they are refused otherwise.
     verbose : int, default=0
         1 shows a progress bar.
-
-    Returns
-    -------
-    SparseTensor
 
     Raises
     ------

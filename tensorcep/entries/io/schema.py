@@ -29,23 +29,17 @@ OF_TEXT = ("tns", "csv", "mtx")
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 WRITTEN = (".tns", ".tns.gz", ".csv", ".csv.gz", ".parquet", ".npz")
 # Extensions of other kinds of files -> what of pandas reads them.
-OF_PANDAS = {
-    **dict.fromkeys((".jsonl", ".ndjson"), "read_json(path, lines=True)"),
-    ".json": "read_json(path)",
-    **dict.fromkeys((".feather", ".arrow"), "read_feather(path)"),
-    ".orc": "read_orc(path)",
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "read_excel(path)"),
-    ".dta": "read_stata(path)",
-    ".sav": "read_spss(path)",
-    **dict.fromkeys((".xpt", ".sas7bdat"), "read_sas(path)"),
-}
+OF_PANDAS = {".json": "read_json(path)", **dict.fromkeys((".jsonl", ".ndjson"), "read_json(path, lines=True)")}
+OF_PANDAS |= {".orc": "read_orc(path)", **dict.fromkeys((".feather", ".arrow"), "read_feather(path)")}
+OF_PANDAS |= {".dta": "read_stata(path)", **dict.fromkeys((".xlsx", ".xls", ".ods"), "read_excel(path)")}
+OF_PANDAS |= {".sav": "read_spss(path)", **dict.fromkeys((".xpt", ".sas7bdat"), "read_sas(path)")}
 
 
 def format_of(path: str, format: str | None, written: bool = False) -> str:
     """Return what a file that is read, or `written`, is: what the caller says, or else what its extension does."""
     if format is not None:
         return str(check_choice("format", format, FORMATS[:-1] if written else FORMATS))
-    kind = None if written and not path.lower().endswith(WRITTEN) else _kind_of(path)
+    kind = None if written and not path.lower().endswith(WRITTEN) else kind_of(path)
     if kind is not None:
         return kind
     found = os.path.splitext(os.path.basename(path).lower())[1]
@@ -60,14 +54,9 @@ def format_of(path: str, format: str | None, written: bool = False) -> str:
     fail_value(f"'{path}' has {extension}; known are {known}{packed}, or pass format=.")
 
 
-def is_of_entries(name: str) -> bool:
-    """Whether a file in a folder of entries is one of them by its name; .txt may be anything."""
-    return _kind_of(name) is not None and not os.path.basename(name).lower().removesuffix(".gz").endswith(".txt")
-
-
-def _kind_of(path: str) -> str | None:
-    name = os.path.basename(path).lower()
-    stem, extension = os.path.splitext(name)
+def kind_of(path: str) -> str | None:
+    """Return what a file is by its name, None where that does not say it."""
+    stem, extension = os.path.splitext(os.path.basename(path).lower())
     if extension not in PACKED:
         return KINDS.get(extension)
     kind = KINDS.get(os.path.splitext(stem)[1])

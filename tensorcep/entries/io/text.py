@@ -28,9 +28,8 @@ MARK = b"\xef\xbb\xbf"
 LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)?")
 PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
 # Before 3.1 pandas' default was fast but could be off in the last digit; since then it is exact, and the option goes.
-_EXACT: dict[str, Any] = (
-    {} if tuple(int(p) for p in pd.__version__.split(".")[:2]) >= (3, 1) else {"float_precision": "round_trip"}
-)
+_BEFORE = tuple(int(part) for part in pd.__version__.split(".")[:2]) < (3, 1)
+_EXACT: dict[str, Any] = {"float_precision": "round_trip"} if _BEFORE else {}
 
 
 # Many lines together.
