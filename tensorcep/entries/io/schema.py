@@ -378,6 +378,11 @@ class ChunkReader:
     shape: tuple[int, ...] | None = None  # of the modes, where the caller or the file says it
     is_log: bool = False  # lines hold no value: each is an event
     is_text: bool = False  # labels are text, some of which may be spellings of numbers
+    # Of a piece the entries, None where a line may be bad or `count` lines cannot be cut off, and its number of lines;
+    # its parts of so many lines; the entries of few lines, looked at one by one, and how many lines these were.
+    _together: Callable[[Any, int | None], tuple[Chunk | None, int]]
+    _parts: Callable[[Any, int], list[Any]]
+    _one_by_one: Callable[[Any], tuple[Chunk, int]]
 
     def __init__(self, position: Position) -> None:
         self._position, self._pieces = position, deque[Any]()  # lines that are read before those behind them
@@ -410,15 +415,6 @@ class ChunkReader:
 
     def _next_piece(self, count: int | None) -> Any:
         """The next lines of the file, where that waits for them no more than `count`; None at its end."""
-
-    def _parts(self, piece: Any, step: int) -> Any:
-        """A piece as a list of pieces of so many lines."""
-
-    def _together(self, piece: Any, count: int | None) -> Any:
-        """The entries of a piece, None where some line may be bad or `count` cannot be cut off; its number of lines."""
-
-    def _one_by_one(self, piece: Any) -> Any:
-        """The entries of a piece of few lines, which are looked at one by one, and how many lines these were."""
 
 
 def rows_of(indices: NDArray[Any], base: int, size: int = MOST_ROWS) -> NDArray[np.int32] | None:
