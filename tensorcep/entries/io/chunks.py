@@ -88,11 +88,8 @@ class ParquetReader(schema.ChunkReader):
         modes, self.value_name = schema.chosen_columns(path, file.names, how)
         self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
-        self._frames = file.frames(self._columns, rows, start.line)
+        self._source = file.frames(self._columns, rows, start.line)
         self._names, self.is_log = modes, self.value_name is None
-
-    def _next_piece(self, count: int | None) -> pd.DataFrame | None:
-        return self._pieces.popleft() if self._pieces else next(self._frames, None)
 
     def _parts(self, piece: pd.DataFrame, step: int) -> list[pd.DataFrame]:
         return [piece.iloc[at : at + step] for at in range(0, len(piece), step)]

@@ -7,7 +7,7 @@ import gzip
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
@@ -262,7 +262,7 @@ def read_entries(
             checks.fail_value(f"duplicates='sum' would add up the last column, {last!r}; pass {cure}.")
         chunks = list(iter(lambda: reader.take(None), None))
     if not sum(len(chunk.values) for chunk in chunks):
-        _fail_empty(text)
+        checks.fail_value(f"'{text}' {schema.EMPTY}")
     values = concatenated([chunk.values for chunk in chunks])
     extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
     columns = [[chunk.columns[k] for chunk in chunks] for k in range(len(reader.mode_names))]
@@ -289,10 +289,6 @@ def read_entries(
     tensor = SparseTensor.from_checked(coords, values, shape, policy, tuple(labels))
     schema.check_defaults(text, how, reader.mode_names, reader.value_name, tensor.values, tensor.shape)
     return tensor, merged
-
-
-def _fail_empty(path: str) -> NoReturn:
-    checks.fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
 
 
 def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
@@ -347,7 +343,7 @@ def read_tables(
         frames = map(frame_of_chunk, iter(lambda: reader.take(lines), None))
         first = next(frames, None)
         if first is None:
-            _fail_empty(path)
+            checks.fail_value(f"'{path}' {schema.EMPTY}")
         yield first if lines is not None else pd.concat([first, *frames], ignore_index=True)
         yield from frames
 

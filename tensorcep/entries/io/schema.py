@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,7 @@ def kind_of(path: str) -> str | None:
 # What the caller says of a file.
 
 LAST = "last column"
+EMPTY = "holds no entries; at least one line with indices and a value is needed."
 VALUES = ("y", "value", "count")  # a last column of one of these names is no mode
 OF_EXCEL = re.compile(r"\ufeff?\"?sep=([^\"\r\n])\"?[\r\n]*$")  # a first line that says the separator
 SEPARATORS = (",", "\t", ";", "|", "::")
@@ -175,7 +176,7 @@ def _tns_layout(path: str, lines: Iterable[str], how: Schema) -> TextLayout:
         if len(head) == (4 if head[0][1] == ["sptensor"] else 3) or (len(head) == 1 and len(fields) > 2):
             break
     if not head:
-        fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
+        fail_value(f"'{path}' {EMPTY}")
     number, fields = head[0]
     order, skip = len(fields) - 1, number - 1
     shape: Any = None
@@ -388,6 +389,7 @@ class ChunkReader:
         self._position, self._pieces = position, deque[Any]()  # lines that are read before those behind them
         self._block: Chunk | None = None
         self._n_lines, self._n_taken = 0, 0  # of the block
+        self._source: Iterator[Any] = iter(())  # of further pieces
 
     def take(self, count: int | None) -> Chunk | None:
         """Return the entries of the next `count` lines or fewer (None: as many as are read together), if any."""
@@ -415,6 +417,7 @@ class ChunkReader:
 
     def _next_piece(self, count: int | None) -> Any:
         """The next lines of the file, where that waits for them no more than `count`; None at its end."""
+        return self._pieces.popleft() if self._pieces else next(self._source, None)
 
 
 def rows_of(indices: NDArray[Any], base: int, size: int = MOST_ROWS) -> NDArray[np.int32] | None:
