@@ -43,7 +43,9 @@ def source(path, how, start, bad, *, in_blocks):
     with open_lines(str(path)) as lines:
         layout = layout_of(str(path), "csv", lines, how)
     with open_lines(str(path)) as lines:
-        found = text.TextReader(layout, lambda n: "".join(itertools.islice(lines, n)).encode(errors=UNDECODED), start)
+        found = text.TextReader(
+            layout, lambda n: "".join(itertools.islice(lines, n)).encode(errors=UNDECODED), start, False
+        )
         yield from iter(lambda: found.take(7), None)
 
 

@@ -213,7 +213,7 @@ def open_chunks(
             def read(count: int | None) -> bytes:
                 return "".join(itertools.islice(rest, count or LINES)).encode(errors=UNDECODED)
 
-            yield TextReader(layout, read, start)
+            yield TextReader(layout, read, start, pool=False)
             return
     # The parser makes text under Python's lock, so that threads only cost then.
     alone = not whole or layout.labelled or os.path.getsize(path) <= text.BLOCK

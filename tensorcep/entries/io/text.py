@@ -259,8 +259,8 @@ def n_lines_of(block: bytes) -> int:
     return sum(int(np.count_nonzero(part == ord("\n"))) for part in parts) + (not block.endswith(b"\n"))
 
 
-# A piece of text, and its entries where threads look for them.
-Piece: TypeAlias = "tuple[bytes, Future[Block | None] | None]"
+# A piece of text, and its entries where threads look for them; False where few lines are not parsed together.
+Piece: TypeAlias = "tuple[bytes, Future[Block | None] | bool | None]"
 
 
 class TextReader(schema.ChunkReader):
@@ -283,9 +283,9 @@ class TextReader(schema.ChunkReader):
                 self._count_filled(b"" if is_head else block)
 
     def _next_piece(self, count: int | None) -> Piece | None:
-        n_ahead = 0 if self._pool is None else self._pool._max_workers
+        n_ahead = self._pool._max_workers if self._pool else 0
         while len(self._pieces) <= n_ahead and (block := self._read(count)):
-            waiting = None if self._pool is None else self._pool.submit(entries_in, block, self._layout, False)
+            waiting = self._pool.submit(entries_in, block, self._layout, False) if self._pool else self._pool
             self._pieces.append((block, waiting))
         if self._pieces:
             return self._pieces.popleft()
@@ -294,13 +294,13 @@ class TextReader(schema.ChunkReader):
 
     def _next_lines(self, count: int) -> bytes:
         """The next lines, so many or fewer, none at the end."""
-        block, _ = self._next_piece(count) or (b"", None)
+        block, waiting = self._next_piece(count) or (b"", None)
         if n_lines_of(block) <= count:
             return block
         end = 0
         for _ in range(count):
             end = LINE.match(block, end).end()  # type: ignore[union-attr]
-        self._pieces.appendleft((block[end:], None))
+        self._pieces.appendleft((block[end:], None if waiting else waiting))
         return block[:end]
 
     def _count_filled(self, block: bytes = b"", n: int = 0, at_end: bool = False) -> None:
@@ -314,13 +314,15 @@ class TextReader(schema.ChunkReader):
 
     def _parts(self, piece: Piece, step: int) -> list[Piece]:
         lines = piece[0].splitlines(keepends=True)
-        return [(b"".join(lines[at : at + step]), None) for at in range(0, len(lines), step)]
+        return [(b"".join(lines[at : at + step]), False) for at in range(0, len(lines), step)]
 
     def _together(self, piece: Piece, count: int | None) -> tuple[schema.Chunk | None, int]:
         block, waiting = piece
         found, n = None, n_lines_of(block)
-        if waiting is not None or n > schema.FEW_LINES:
-            found = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
+        if isinstance(waiting, Future):
+            found = waiting.result()
+        elif waiting is None or n > schema.FEW_LINES:
+            found = entries_in(block, self._layout, count is not None)
         if found is None or (found[1] != n and count is not None and count < n):
             return None, n
         self._count_filled(n=found[1])
@@ -360,5 +362,5 @@ class TextReader(schema.ChunkReader):
                     break
                 return entry, used
         if extra:
-            self._pieces.appendleft((extra, None))
+            self._pieces.appendleft((extra, False))
         return None
