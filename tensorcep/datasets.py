@@ -41,8 +41,6 @@ DBLP_SHAPE = (10_000, 200, 10_000)
 def registry() -> dict[str, dict[str, Any]]:
     """Return, for each file by its relative name, "url" (at a fixed commit), "sha256" and "bytes".
 
-    Examples
-    --------
     >>> from tensorcep import datasets
     >>> "alog/train-fold-1.txt" in datasets.registry()
     True
@@ -54,24 +52,12 @@ def registry() -> dict[str, dict[str, Any]]:
 def fetch(file: str) -> Path:
     """Return the path of a published file, downloading it if it is not in the data folder yet.
 
-    Parameters
-    ----------
-    file : str
-        Relative name in `registry`, such as "alog/train-fold-1.txt".
+    `file` is its relative name in the `registry`, such as "alog/train-fold-1.txt".
 
-    Raises
-    ------
-    ImportError
-        When a download is needed and pooch is not installed.
-    FileNotFoundError
-        When the download fails; it names the URL and the place where the file belongs.
-    ValueError
-        When the file on disk, or the downloaded one, has a wrong checksum.
+    Raises an ImportError when a download is needed and pooch is not installed, a FileNotFoundError, with the URL and
+    the place where the file belongs, when it fails, and a ValueError when a file has a wrong checksum.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.fetch("alog/train-fold-1.txt")  # doctest: +SKIP
+    >>> tensorcep.datasets.fetch("alog/train-fold-1.txt")  # doctest: +SKIP
     """
     check_choice("file", file, registry())
     url, checksum = (str(registry()[file][fact]) for fact in ("url", "sha256"))
@@ -118,10 +104,7 @@ def published_entries(file: str) -> tuple[np.ndarray, np.ndarray]:
 
     Parameters and errors are those of `fetch`.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> coords, values = datasets.published_entries("alog/train-fold-1.txt")  # doctest: +SKIP
+    >>> coords, values = tensorcep.datasets.published_entries("alog/train-fold-1.txt")  # doctest: +SKIP
     """
     check_choice("file", file, [name for name in registry() if name.endswith(".txt")])
     table = np.loadtxt(fetch(file), delimiter=",", dtype=np.float64)
@@ -144,60 +127,27 @@ def _from_one(subs: np.ndarray) -> np.ndarray:
 
 
 class Fold(NamedTuple):
-    """Entries to train on and entries to test on, of one shape.
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> fold = datasets.load_alog(1)  # doctest: +SKIP
-    >>> fold.train.shape == fold.test.shape  # doctest: +SKIP
-    True
-    """
+    """Entries to train on and entries to test on, of one shape."""
 
     train: SparseTensor
     test: SparseTensor
 
 
 class DBLP(NamedTuple):
-    """The ones to train on, and the test sets of ones and zeros; see `load_dblp`.
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> data = datasets.load_dblp()  # doctest: +SKIP
-    >>> data.train.nnz, len(data.tests)  # doctest: +SKIP
-    (155185, 50)
-    """
+    """The ones to train on, and the test sets of ones and zeros; see `load_dblp`."""
 
     train: SparseTensor
     tests: list[SparseTensor]
 
 
 class DatasetInfo(NamedTuple):
-    """One line of `available`.
+    """One line of `available`."""
 
-    Attributes
-    ----------
-    name : str
-        The data set is loaded by the function ``load_NAME``.
-    description, source : str
-    size : int
-        Bytes to download, 0 when it ships with this package or TensorLy.
-    cached : bool
-        Whether every file is already there (their checksums are compared when they are loaded).
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> [info.name for info in datasets.available() if info.size == 0]
-    ['coal_mining', 'covid19_serology', 'il2']
-    """
-
-    name: str
+    name: str  # the data set is loaded by the function ``load_NAME``
     description: str
     source: str
-    size: int
-    cached: bool
+    size: int  # bytes to download, 0 when it ships with this package or TensorLy
+    cached: bool  # whether every file is already there; their checksums are compared when they are loaded
 
 
 # name -> (description, where it comes from)
@@ -220,34 +170,17 @@ CATALOGUE = {
 def load_alog(fold: int) -> Fold:
     """Load one fold of the Alog tensor: user x action x resource, 200 x 100 x 200, log counts of file accesses.
 
-    Half of the 21,076 training entries are zeros sampled by the authors of the data. The published test files list a
-    few cells twice, with the same value; here each cell is there once. `published_entries` gives a file's lines as they
-    are, on which the published scores were computed.
+    `fold` is 1 to 5. Half of the 21,076 training entries are zeros sampled by the authors of the data. The published
+    test files list a few cells twice, with the same value; here each cell is there once. `published_entries` gives a
+    file's lines as they are, on which the published scores were computed.
 
-    Parameters
-    ----------
-    fold : int
-        1 to 5.
-
-    Returns
-    -------
-    Fold
-        `train` and `test`.
-
-    Raises
-    ------
-    FileNotFoundError
-        When the files are not there and cannot be downloaded; it says what to put where.
-    ValueError
-        When a file's checksum is wrong, or `fold` is not 1 to 5.
+    Raises a FileNotFoundError, with what to put where, when files cannot be downloaded, and a ValueError on a wrong
+    checksum or fold.
 
     Source: Zhe, Zhang, Wang, Lee, Xu, Qi, Ghahramani (2016), Distributed flexible nonlinear tensor factorization;
     the folds are those of Wang and Zhe (2019), Conditional expectation propagation.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.load_alog(1).train.nnz  # doctest: +SKIP
+    >>> tensorcep.datasets.load_alog(1).train.nnz  # doctest: +SKIP
     """
     return _load_fold("alog", fold, ALOG_SHAPE)
 
@@ -258,10 +191,7 @@ def load_enron(fold: int) -> Fold:
     1,010 training and about 8,360 test entries, ones and sampled zeros. Parameters, errors, source and what is said of
     repeated cells are those of `load_alog`. In fold 3 one training entry, a one, is in the test set too.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.load_enron(1).train.nnz  # doctest: +SKIP
+    >>> tensorcep.datasets.load_enron(1).train.nnz  # doctest: +SKIP
     """
     return _load_fold("enron", fold, ENRON_SHAPE)
 
@@ -270,20 +200,13 @@ def load_dblp() -> DBLP:
     """Load the DBLP tensor: author x conference x keyword, 10000 x 200 x 10000, 1 for a publication.
 
     The training entries are the 155,185 ones alone. The zeros that the papers trained on are not published: draw as
-    many outside the ones and all test sets, with ``dblp.train.sample_zeros``. Errors are those of `load_alog`.
-
-    Returns
-    -------
-    DBLP
-        `train`, and `tests`: 50 tensors with 200 ones and 1,800 zeros each.
+    many outside the ones and all test sets, with ``dblp.train.sample_zeros``. Each of the 50 test sets has 200 ones and
+    1,800 zeros. Errors are those of `load_alog`.
 
     Source: Du, Zheng, Lee, Zhe (2018), Probabilistic streaming tensor decomposition; the test sets are those of Wang
     and Zhe (2019), Conditional expectation propagation.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> len(datasets.load_dblp().tests)  # doctest: +SKIP
+    >>> len(tensorcep.datasets.load_dblp().tests)  # doctest: +SKIP
     """
     data = _matlab("dblp/dblp.mat")["data"]
     ones = SparseTensor.from_coo(_from_one(data.Y.subs), np.ones(len(data.Y.subs)), shape=DBLP_SHAPE)
@@ -294,18 +217,13 @@ def load_dblp() -> DBLP:
 def available() -> list[DatasetInfo]:
     """List the data sets: name, what it is, source, bytes to download, and whether its files are already there.
 
-    Examples
-    --------
     >>> from tensorcep import datasets
     >>> [info.name for info in datasets.available()][:2]
     ['alog', 'enron']
     """
-    result = []
-    for name, (description, source) in CATALOGUE.items():
-        files = [file for file in registry() if file.startswith(f"{name}/")]
-        there = all(_is_cached(file) for file in files)
-        result.append(DatasetInfo(name, description, source, sum(registry()[file]["bytes"] for file in files), there))
-    return result
+    files = {name: [file for file in registry() if file.startswith(f"{name}/")] for name in CATALOGUE}
+    sizes = {name: sum(registry()[file]["bytes"] for file in own) for name, own in files.items()}
+    return [DatasetInfo(name, *CATALOGUE[name], sizes[name], all(map(_is_cached, own))) for name, own in files.items()]
 
 
 def _load_fold(name: str, fold: int, shape: tuple[int, ...]) -> Fold:
@@ -334,45 +252,21 @@ LINKS = ("probit", "logistic")
 
 
 class Points(NamedTuple):
-    """Points (n, d) float64 with labels 0 and 1, (n,) int64.
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> points = datasets.load_gp("crabs")  # doctest: +SKIP
-    >>> points.X.shape, points.y.shape  # doctest: +SKIP
-    ((200, 7), (200,))
-    """
+    """Points (n, d) float64 with labels 0 and 1, (n,) int64."""
 
     X: np.ndarray
     y: np.ndarray
 
 
 class PointsFold(NamedTuple):
-    """Points to train on and points to test on.
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> fold = datasets.load_uci("crabs", "probit", 1)  # doctest: +SKIP
-    >>> fold.train.X.shape[1] == fold.test.X.shape[1]  # doctest: +SKIP
-    True
-    """
+    """Points to train on and points to test on."""
 
     train: Points
     test: Points
 
 
 class Simulation(NamedTuple):
-    """Simulated regression data, and mean (d,) and covariance (d, d) of the weights' posterior by a long NUTS run.
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> data = datasets.load_simulation("probit-1")  # doctest: +SKIP
-    >>> data.cov.shape == 2 * data.mean.shape  # doctest: +SKIP
-    True
-    """
+    """Simulated regression data, and mean (d,) and covariance (d, d) of the weights' posterior by a long NUTS run."""
 
     train: Points
     test: Points
@@ -391,10 +285,7 @@ def load_gp(name: str) -> Points:
     Source: UCI machine learning repository and MASS (Venables and Ripley); the files are those of Zhang, Walder,
     Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.load_gp("sonar").X.shape  # doctest: +SKIP
+    >>> tensorcep.datasets.load_gp("sonar").X.shape  # doctest: +SKIP
     """
     files, delimiter, positive = GP_FILES[check_choice("name", name, GP_FILES)]
     lines = list[list[str]]()
@@ -414,8 +305,6 @@ def load_coal_mining() -> Points:
 
     Source: Jarrett (1979), A note on the intervals between coal-mining disasters.
 
-    Examples
-    --------
     >>> from tensorcep import datasets
     >>> year, events = datasets.load_coal_mining()
     >>> len(events), int(events.sum())
@@ -428,17 +317,10 @@ def load_coal_mining() -> Points:
 def read_glass(path: str | os.PathLike[str]) -> Points:
     """Read the glass identification data in their original form, ``glass.data`` of the UCI repository.
 
-    214 x 10: a running number and nine measurements; 1 for window glass (types 1 to 4), 0 for others.
+    214 x 10: a running number and nine measurements; 1 for window glass (types 1 to 4), 0 for others. FileNotFoundError
+    or ValueError if there is no such file, or a line does not hold 11 numbers.
 
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, or a line does not hold 11 numbers.
-
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> X, y = datasets.read_glass("glass.data")  # doctest: +SKIP
+    >>> X, y = tensorcep.datasets.read_glass("glass.data")  # doctest: +SKIP
     """
     table = _numbers(path, 11)
     return Points(table[:, :-1], (table[:, -1] <= 4).astype(np.int64))
@@ -449,10 +331,7 @@ def read_wine(path: str | os.PathLike[str], first: int, second: int) -> Points:
 
     13 measurements; 1 for the cultivar `second`, 0 for `first` (each 1, 2 or 3). Errors are those of `read_glass`.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> X, y = datasets.read_wine("wine.data", 1, 2)  # doctest: +SKIP
+    >>> X, y = tensorcep.datasets.read_wine("wine.data", 1, 2)  # doctest: +SKIP
     """
     pair = [check_int(name, value, 1, 3) for name, value in (("first", first), ("second", second))]
     table = _numbers(path, 14)
@@ -477,30 +356,13 @@ def _numbers(path: str | os.PathLike[str], columns: int) -> np.ndarray:
 def load_uci(name: str, link: str, fold: int) -> PointsFold:
     """Load one half-half split of a data set of the CEP paper: standardised features, factors as one column per level.
 
-    Parameters
-    ----------
-    name : {"australian", "breast", "crabs", "ionos", "pima", "sonar"}
-    link : {"probit", "logistic"}
-        Each model has splits of its own.
-    fold : int
-        1 to 5.
-
-    Returns
-    -------
-    PointsFold
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        As in `load_alog`.
+    `name` is "australian", "breast", "crabs", "ionos", "pima" or "sonar"; `link` "probit" or "logistic", each of which
+    has splits of its own; `fold` 1 to 5. Errors are those of `load_alog`.
 
     Source: UCI machine learning repository; the splits are those of Wang and Zhe (2019), Conditional expectation
     propagation. The sizes differ from those that the paper prints.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.load_uci("pima", "probit", 1).train.X.shape  # doctest: +SKIP
+    >>> tensorcep.datasets.load_uci("pima", "probit", 1).train.X.shape  # doctest: +SKIP
     """
     check_choice("name", name, UCI_NAMES)
     check_choice("link", link, LINKS)
@@ -515,10 +377,7 @@ def load_simulation(name: str) -> Simulation:
 
     Source: Wang and Zhe (2019), Conditional expectation propagation.
 
-    Examples
-    --------
-    >>> from tensorcep import datasets
-    >>> datasets.load_simulation("probit-1").train.X.shape  # doctest: +SKIP
+    >>> tensorcep.datasets.load_simulation("probit-1").train.X.shape  # doctest: +SKIP
     """
     check_choice("name", name, [f"{link}-{k}" for link in LINKS for k in (1, 2)])
     data = _matlab(f"simulation/{name}.mat")
@@ -540,8 +399,6 @@ def load_covid19_serology() -> SparseTensor:
 
     Source: Zohar et al. (2020), Cell 183(6), as prepared by Tan et al. (2021), Molecular Systems Biology 17(9).
 
-    Examples
-    --------
     >>> from tensorcep import datasets
     >>> datasets.load_covid19_serology().shape
     (438, 6, 11)
@@ -562,8 +419,6 @@ def load_il2() -> SparseTensor:
     Source: Orcutt-Jahns, Emmel, Snyder, Taylor, Meyer (2021), Multivalency enhances the specificity of Fc-cytokine
     fusions.
 
-    Examples
-    --------
     >>> from tensorcep import datasets
     >>> datasets.load_il2().shape
     (13, 4, 12, 8)

@@ -31,7 +31,7 @@ from tensorcep.entries.io.files import escaped
 # Parameters that may differ between a run and the one that resumes it: they have no effect on the result.
 FREE = ("n_jobs", "verbose", "callbacks")
 # A stream knows no shape; lines without a value, which are refused or set aside otherwise, may be left out from now on.
-FREE_OF_READING = ("shape", "drop_missing", "words", "extras", "format")
+FREE_OF_READING = ("shape", "drop_missing", "words", "extras", "format", "bad_line")
 # Options that streams of rows do not have beside those of models of matrices.
 FOR_TENSORS: tuple[str, ...] = ("lower_limit", "resume", "checkpoint_every", "trace", "scores", "bad_lines", "forget")
 FOR_TENSORS += ("revisit", "method")

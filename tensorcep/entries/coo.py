@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -23,35 +24,19 @@ Values = NDArray[np.float64]
 
 def linear_index(coords: Coords, shape: Sequence[int]) -> NDArray[np.int64] | None:
     """Return each cell's position in row-major order, (N,) int64, or None where 64 bits do not hold it."""
-    if math.prod(shape) > INT64_MAX:
-        return None
-    ids = coords[:, 0].copy()
-    for k in range(1, len(shape)):
-        ids *= shape[k]
-        ids += coords[:, k]
-    return ids
+    return None if math.prod(shape) > INT64_MAX else np.ravel_multi_index(tuple(coords.T), tuple(shape))
 
 
 def cells_of(ids: NDArray[np.int64], shape: Sequence[int]) -> Coords:
     """Return the (N, K) coordinates of row-major positions: the inverse of `linear_index`."""
-    coords = np.empty((ids.shape[0], len(shape)), dtype=np.int64)
-    rest = ids
-    for k in range(len(shape) - 1, 0, -1):
-        rest, coords[:, k] = np.divmod(rest, shape[k])
-    coords[:, 0] = rest
-    return coords
+    return np.stack(np.unravel_index(ids, tuple(shape)), axis=1)
 
 
 def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
     """Return the entries (M,) of cells that occur more than once, and which repeat the one before; None if none do."""
     # Two looks at every key, a sort of few, and none when they ascend; equal cells stand together, in entry order.
-    ids = linear_index(coords, shape)
-    if ids is None:
-        order = np.lexsort(coords.T[::-1])
-        repeats = np.zeros(order.size, dtype=bool)
-        repeats[1:] = (coords[order[1:]] == coords[order[:-1]]).all(axis=1)
-        kept = repeats | np.append(repeats[1:], False)
-        return (order[kept], repeats[kept]) if kept.any() else None
+    ids: Any = linear_index(coords, shape)
+    ids = pd.DataFrame(coords).groupby(list(range(len(shape)))).ngroup().to_numpy() if ids is None else ids
     if bool((ids[1:] > ids[:-1]).all()):
         return None
     ordered = np.sort(_may_repeat(ids))
@@ -119,15 +104,13 @@ def check_sampled(sampled: Any, values: Values) -> NDArray[np.bool_] | None:
         return None
     marks = np.asarray(sampled)
     if marks.dtype != bool or marks.shape != values.shape:
-        fail_value(
-            f"sampled must be a boolean array of shape {values.shape}; got {marks.dtype} of shape {marks.shape}."
-        )
+        got = f"{marks.dtype} of shape {marks.shape}"
+        fail_value(f"sampled must be a boolean array of shape {values.shape}; got {got}.")
     odd = marks & (values != 0.0)
     if odd.any():
         n = int(np.argmax(odd))
-        fail_value(
-            f"sampled marks zeros that nobody observed; got entry {n}, whose value is {values[n]:g}; leave it out."
-        )
+        got = f"entry {n}, whose value is {values[n]:g}"
+        fail_value(f"sampled marks zeros that nobody observed; got {got}; leave it out.")
     return marks if marks.any() else None
 
 
@@ -159,36 +142,30 @@ def sample_free_cells(
     if n > free:
         counts = f"{free} free cells (of {total}, {ids.size} are observed or excluded)"
         fail_value(f"n must be at most the {counts}; got {n}.")
-    ranks = _distinct_integers(n, free, rng)
+    if n > free // 2:
+        ranks = rng.permutation(free)[:n].astype(np.int64)
+    else:  # in O(n) memory however many are free
+        ranks = np.empty(0, dtype=np.int64)
+        while ranks.size < n:
+            ranks = np.concatenate([ranks, rng.integers(0, free, size=n - ranks.size + 16, dtype=np.int64)])
+            ranks = ranks[np.sort(np.unique(ranks, return_index=True)[1])]
+        ranks = ranks[:n]
     # ids[j] - j free cells lie before the j-th taken cell, so the free cell of a rank is that many places further on.
     ranks += np.searchsorted(ids - np.arange(ids.size), ranks, side="right")
     return cells_of(ranks, shape), n / max(free, 1)
 
 
-def _distinct_integers(n: int, high: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return n distinct integers from range(high) in random order, in O(n) memory whatever `high` is."""
-    if n > high // 2:
-        return rng.permutation(high)[:n].astype(np.int64)
-    drawn = np.empty(0, dtype=np.int64)
-    while drawn.size < n:
-        drawn = np.concatenate([drawn, rng.integers(0, high, size=n - drawn.size + 16, dtype=np.int64)])
-        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
-    return drawn[:n]
-
-
 def _reject_taken(n: int, taken: Coords, shape: Sequence[int], rng: np.random.Generator) -> Coords:
-    sizes, pool, base = np.asarray(shape, dtype=np.int64), taken, taken.shape[0]
-    while pool.shape[0] - base < n:
-        more = rng.integers(0, sizes, size=(n - (pool.shape[0] - base), sizes.size), dtype=np.int64)
-        pool = np.concatenate([pool, more])
-        repeated = repeated_cells(pool, shape)
-        if repeated is not None:  # a drawn cell stands after the equal taken one, so it is the drawn one that goes
-            order, repeats = repeated
-            keep = np.ones(pool.shape[0], dtype=bool)
-            keep[order[repeats]] = False
-            keep[:base] = True
-            pool = pool[keep]
+    pool = _distinct(taken, shape)
+    base = len(pool)
+    while len(pool) - base < n:
+        more = rng.integers(0, np.asarray(shape), size=(n - (len(pool) - base), len(shape)), dtype=np.int64)
+        pool = _distinct(np.concatenate([pool, more]), shape)  # a drawn cell stands behind the taken one that it equals
     return pool[base:]
+
+
+def _distinct(coords: Coords, shape: Sequence[int]) -> Coords:
+    return merge_duplicates(coords, np.zeros(len(coords)), shape, "last")[0]
 
 
 def unfold_cp(weights: Any, factors: Sequence[Any], coords: Coords) -> Values:
@@ -217,11 +194,8 @@ def scipy_parts(matrix: Any, duplicates: str = "sum", tell: bool = True) -> tupl
     coords, values = merge_duplicates(coords, values, coo.shape, duplicates)
     zeros = int(np.count_nonzero(values == 0))
     if zeros and tell:
-        warn_user(
-            f"{zeros} explicit zeros of the matrix are kept as observed entries; "
-            "call its eliminate_zeros() first if they were not observed.",
-            UserWarning,
-        )
+        cure = "call its eliminate_zeros() first if they were not observed"
+        warn_user(f"{zeros} explicit zeros of the matrix are kept as observed entries; {cure}.", UserWarning)
     return coords, values, tuple(coo.shape)
 
 
@@ -248,16 +222,12 @@ class TensorInfo(NamedTuple):
     value_std: float
 
     def __str__(self) -> str:
-        lines = [
-            f"shape    {' x '.join(map(str, self.shape))}",
-            f"entries  {self.n_entries:,} (density {100 * self.density:.3g} %)",
-            f"values   min {self.value_min:.6g}, mean {self.value_mean:.6g}, max {self.value_max:.6g}, "
-            f"sd {self.value_std:.6g}",
-        ]
+        low, mean, high, sd = (f"{found:.6g}" for found in self[6:])
+        text = f"shape    {' x '.join(map(str, self.shape))}\n"
+        text += f"entries  {self.n_entries:,} (density {100 * self.density:.3g} %)\n"
+        text += f"values   min {low}, mean {mean}, max {high}, sd {sd}"
         for k, (count, empty) in enumerate(zip(self.counts, self.empty_rows, strict=True)):
             name = "" if self.names[k] is None else f" ({self.names[k]})"
-            lines.append(
-                f"mode {k}{name}: {count.size:,} rows, entries per row min {count.min()}, "
-                f"median {np.median(count):g}, max {count.max()}; {empty.size:,} empty"
-            )
-        return printable("\n".join(lines))
+            text += f"\nmode {k}{name}: {count.size:,} rows, entries per row min {count.min()}, "
+            text += f"median {np.median(count):g}, max {count.max()}; {empty.size:,} empty"
+        return printable(text)

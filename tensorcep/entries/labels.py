@@ -32,25 +32,21 @@ def natural_key(text: str) -> tuple[tuple[tuple[int, float, str], ...], str]:
     return key, text
 
 
-def in_natural_order(codes: NDArray[np.int64], found: Any) -> tuple[NDArray[np.int64], Any]:
-    """Return codes (N,) of distinct labels, sorted as pandas sorts, and these with text sorted by the numbers in it."""
+def natural_order(found: Any) -> Any:
+    """Return what sorts distinct labels, sorted as pandas sorts, by the numbers in them where they are text."""
     labels = pd.Index(found, tupleize_cols=False)
     if not len(labels) or pd.api.types.infer_dtype(labels, skipna=False) != "string":
-        return codes, found
+        return slice(None)
     if labels.str.len().nunique() == 1 or not labels.str.contains(r"\d", regex=True).any():
-        return codes, found  # numbers of as many digits are in order already
+        return slice(None)  # numbers of as many digits are in order already
     texts = labels.tolist()
     common = re.split(r"\d", texts[0], maxsplit=1)[0]
     ends = [text[len(common) :] for text in texts]
     digits = "".join(ends)
     begin_alike = common != "-" and texts[-1].startswith(common)  # those between the first and the last do, too
     if begin_alike and "" not in ends and digits.isascii() and digits.isdecimal():
-        order = np.argsort(np.array([float(end) for end in ends]), kind="stable")
-    else:
-        order = np.array(sorted(range(len(texts)), key=lambda i: natural_key(texts[i])), dtype=np.int64)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return place[codes], labels.take(order)
+        return np.argsort(np.array([float(end) for end in ends]), kind="stable")
+    return sorted(range(len(texts)), key=lambda i: natural_key(texts[i]))
 
 
 # Text and numbers: which text is a number and nothing else, and the two spellings of one label.
@@ -109,7 +105,7 @@ class Labels:
 
     Labels never move: `extended` returns a new object in which every known label keeps its row and new ones follow,
     so posteriors indexed by row stay valid while data stream in. The number 7 and the text "7" are one label, whichever
-    of the two was there first, since files hold text.
+    of the two was there first, since files hold text. A label that is missing or occurs twice raises a ValueError.
 
     Parameters
     ----------
@@ -119,11 +115,6 @@ class Labels:
     name : hashable, optional
         What the mode is called, used as column name by `to_pandas` and in csv and parquet files. Default: the name
         that `values` carries, if any.
-
-    Raises
-    ------
-    ValueError
-        If a label is missing or occurs twice.
 
     Examples
     --------
@@ -172,9 +163,8 @@ class Labels:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Labels):
             return NotImplemented
-        if self is other or self._index.equals(other._index):
-            return True
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        same = self is other or self._index.equals(other._index)
+        return same or (len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True)))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -183,26 +173,11 @@ class Labels:
         name = "" if self.name is None else f", name={self.name!r}"
         return f"Labels([{', '.join(shown)}], n={len(self)}{name})"
 
-    def __reduce__(self) -> tuple[type[Labels], tuple[pd.Index]]:
-        return Labels, (self._index,)
-
     def rows(self, labels: Any, unknown: str = "error") -> NDArray[np.int64]:
         """Return the row of each label, (n,) int64.
 
-        Parameters
-        ----------
-        labels : array-like of shape (n,)
-        unknown : {"error", "ignore"}, default="error"
-            "ignore" gives row -1 to labels that are not known.
+        A label that is not known is refused by a ValueError; if `unknown` is "ignore" and not "error", it has row -1.
 
-        Raises
-        ------
-        ValueError
-            If a label is not known and unknown="error".
-
-        Examples
-        --------
-        >>> from tensorcep import Labels
         >>> Labels(["Treg", "NK"]).rows(["NK", "NK", "Treg"]).tolist()
         [1, 1, 0]
         """
@@ -220,30 +195,24 @@ class Labels:
             check_same_zones(self._index, wanted[lost], where)
         if lost.any() and (wanted.dtype != self._index.dtype or wanted.dtype == object):
             codes, distinct = pd.factorize(wanted[lost])
-            spelled = _objects(spelled_as(self._index, distinct.tolist()))
+            spelled = pd.Index(spelled_as(self._index, distinct.tolist()), dtype=object, tupleize_cols=False)
             rows[lost] = np.asarray(self._index.get_indexer(spelled))[codes]
         if unknown == "error" and (rows < 0).any():
             missing = wanted[rows < 0].tolist()
-            fail_value(
-                f"label {missing[0]!r} is not among the {len(self)} labels{where} ({len(missing)} unknown in all); "
-                "add new labels with extended()."
-            )
+            known = f"the {len(self)} labels{where} ({len(missing)} unknown in all)"
+            fail_value(f"label {missing[0]!r} is not among {known}; add new labels with extended().")
         return rows
 
     def extended(self, labels: Any) -> Labels:
         """Return labels with the unknown ones among `labels` appended in order of first appearance.
 
-        Examples
-        --------
-        >>> from tensorcep import Labels
         >>> Labels(["Treg", "NK"]).extended(["NK", "B"])
         Labels(['Treg', 'NK', 'B'], n=3)
         """
         wanted = _as_index(labels)
         fresh = wanted[self.rows(wanted, unknown="ignore") < 0].unique()
-        if len(fresh) == 0:
-            return self
-        return Labels(self._index.append(fresh) if len(self) else fresh, name=self.name)
+        known = self._index.append(fresh) if len(self) else fresh
+        return Labels(known, name=self.name) if len(fresh) else self
 
     @classmethod
     def from_column(cls, column: Any, name: Any = None) -> tuple[Labels, NDArray[np.int64]]:
@@ -251,16 +220,8 @@ class Labels:
 
         Labels are sorted, text by the numbers in it, so the rows do not depend on the order of the entries; labels that
         cannot be compared with each other stay in order of first appearance. A categorical column keeps all its
-        categories, in their order.
+        categories, in their order. ValueError if a label is missing, or is none, such as a list.
 
-        Raises
-        ------
-        ValueError
-            If a label is missing, or is none, such as a list.
-
-        Examples
-        --------
-        >>> from tensorcep import Labels
         >>> labels, rows = Labels.from_column(["Treg", "NK", "Treg"], name="cell")
         >>> len(labels), rows.tolist()
         (2, [1, 0, 1])
@@ -288,11 +249,11 @@ class Labels:
         except TypeError as error:  # a list or a dict
             raise ValueError(f"{where} must hold labels, such as numbers, text or dates ({error}).") from error
         with contextlib.suppress(TypeError):  # only the distinct ones are sorted
-            order = sorted(range(len(found)), key=found.__getitem__) if is_object else np.asarray(found.argsort())
-            place = np.empty(len(found), dtype=np.int64)
+            order: Any = sorted(range(len(found)), key=found.__getitem__) if is_object else found.argsort()
+            order = np.array(order, dtype=np.int64)[natural_order(found[order])]
+            place = np.empty_like(order)
             place[order] = np.arange(len(found))
-            place, found = in_natural_order(place, found[order])
-            codes = place[codes]
+            codes, found = place[codes], found[order]
         return cls(found, name=name), np.asarray(codes, dtype=np.int64)
 
 
@@ -355,25 +316,21 @@ def are_epochs(numbers: Any) -> bool:
 
 def pack_labels(labels: Labels, k: int, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Add the labels of mode k to the arrays; text as UTF-8 bytes and where each ends, so that nothing is pickled."""
-    index, dtype = labels.index, labels.index.dtype
+    index: Any = labels.index
     if not (labels.name is None or isinstance(labels.name, (str, int))):
         fail_value(f"the name of mode {k} must be text or an integer to be stored in a file; got {labels.name!r}.")
     described: dict[str, Any] = {"name": labels.name}
-    if isinstance(dtype, pd.IntervalDtype):
-        for side, ends in (("left", index.left), ("right", index.right)):  # type: ignore[attr-defined]
-            array = _plain_array(ends, described)
-            if array is None:
-                fail_value(f"intervals of {ends.dtype} in mode {k} cannot be stored in a file; convert them to text.")
-            arrays[f"labels_{k}_{side}"] = array
-        return {**described, "kind": "interval", "closed": index.closed}  # type: ignore[attr-defined]
-    array = _plain_array(index, described)
-    if array is not None:
-        arrays[f"labels_{k}"] = array
-        return {**described, "kind": "array"}
-    items = index.tolist()
-    kind = "text"
-    if isinstance(dtype, pd.PeriodDtype):
-        items, described["dtype"] = [str(item) for item in items], str(dtype)
+    of_intervals = isinstance(index.dtype, pd.IntervalDtype)
+    parts = {"_left": index.left, "_right": index.right} if of_intervals else {"": index}
+    found = {f"labels_{k}{side}": _plain_array(part, described) for side, part in parts.items()}
+    if all(array is not None for array in found.values()):
+        arrays |= found
+        return {**described, **({"kind": "interval", "closed": index.closed} if of_intervals else {"kind": "array"})}
+    if of_intervals:
+        fail_value(f"intervals of {index.left.dtype} in mode {k} cannot be stored in a file; convert them to text.")
+    items, kind = index.tolist(), "text"
+    if isinstance(index.dtype, pd.PeriodDtype):
+        items, described["dtype"] = [str(item) for item in items], str(index.dtype)
     elif not all(isinstance(item, str) for item in items):
         items, kind = [json.dumps(_described(item, k)) for item in items], "json"
     encoded = [item.encode("utf-8", "surrogatepass") for item in items]
@@ -406,25 +363,22 @@ def _unpacked(described: dict[str, Any], k: int, arrays: dict[str, NDArray[Any]]
             fail_value(f"the labels of mode {k} are damaged: they do not end where their text ends.")
         items = [data[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends[:-1]], ends, strict=True)]
         if kind == "json":
-            return Labels(_objects([_rebuilt(json.loads(item)) for item in items]), name=described["name"])
-        index = pd.Index(items, dtype=described.get("dtype"))
+            items, described = [_rebuilt(json.loads(item)) for item in items], {**described, "dtype": object}
+        index = pd.Index(items, dtype=described.get("dtype"), tupleize_cols=False)
     return Labels(index, name=described["name"])
 
 
-def _plain_array(index: pd.Index, described: dict[str, Any]) -> NDArray[Any] | None:
+def _plain_array(index: pd.Index, described: dict[str, Any]) -> Any:
     """Return an index as an array that is no pickle, its time zone described; None if there is none."""
     if isinstance(index.dtype, pd.DatetimeTZDtype):
         described["time_zone"] = str(index.dtype.tz)
-        return pd.DatetimeIndex(index).tz_convert("UTC").tz_localize(None).to_numpy()
-    plain = isinstance(index.dtype, np.dtype) and not index.dtype.hasobject
-    return index.to_numpy() if plain else None
+        return pd.DatetimeIndex(index).tz_convert(None).to_numpy()
+    return index.to_numpy() if isinstance(index.dtype, np.dtype) and not index.dtype.hasobject else None
 
 
 def _with_zone(stored: NDArray[Any], described: dict[str, Any]) -> pd.Index:
-    index = pd.Index(stored)
-    if "time_zone" in described:
-        return pd.DatetimeIndex(index).tz_localize("UTC").tz_convert(described["time_zone"])
-    return index
+    zone = described.get("time_zone")
+    return pd.Index(stored) if zone is None else pd.DatetimeIndex(stored).tz_localize("UTC").tz_convert(zone)
 
 
 def _described(item: Any, k: int) -> Any:
@@ -446,10 +400,6 @@ def _rebuilt(item: Any) -> Any:
     if "date" in item:
         return dt.date.fromisoformat(item["date"])
     return tuple(_rebuilt(part) for part in item["tuple"])
-
-
-def _objects(items: list[Any]) -> pd.Index:
-    return pd.Index(items, dtype=object, tupleize_cols=False)
 
 
 def _as_index(values: Any) -> pd.Index:
@@ -474,27 +424,22 @@ def _as_index(values: Any) -> pd.Index:
         zoned = np.array([getattr(time, "tzinfo", None) is not None for time in times])
         if zoned.any() and not zoned.all():  # they have no order
             where = "labels" if index.name is None else f"labels of {index.name!r}"
-            fail_value(
-                f"{where} must be times with a time zone or times without one; got both, {times[zoned][0]!r} and "
-                f"{times[~zoned][0]!r}; convert these by tz_localize."
-            )
+            got = f"both, {times[zoned][0]!r} and {times[~zoned][0]!r}; convert these by tz_localize"
+            fail_value(f"{where} must be times with a time zone or times without one; got {got}.")
     return index
 
 
 def check_same_zones(known: Any, given: Any, where: str = "") -> None:
     """Refuse times without a time zone among labels that have one, or the other way round: none can equal another."""
-    found = list[Any]()  # of each its first time, and whether that has a zone; None of labels that are no times
-    for labels in (known, given):
-        index = pd.Index(labels, tupleize_cols=False)
-        kind = pd.api.types.infer_dtype(index, skipna=True)
-        first = index.dropna()[:1].tolist() if kind in ("datetime64", "datetime", "date") else []
-        found.append((first[0], getattr(first[0], "tzinfo", None) is not None) if first else (None, None))
-    (first, mine), (other, theirs) = found
-    if None not in (mine, theirs) and mine != theirs:
-        fail_value(
-            f"the labels{where} are times {'with' if mine else 'without'} a time zone, such as {first!r}; got some "
-            f"{'with' if theirs else 'without'} one, such as {other!r}; convert these by tz_localize."
-        )
+    found = [pd.Index(labels, tupleize_cols=False).dropna() for labels in (known, given)]
+    if not all(pd.api.types.infer_dtype(index) in ("datetime64", "datetime", "date") for index in found):
+        return
+    first, other = (index[0] for index in found)
+    mine, theirs = (getattr(time, "tzinfo", None) is not None for time in (first, other))
+    if mine != theirs:
+        known = f"{'with' if mine else 'without'} a time zone, such as {first!r}"
+        got = f"some {'with' if theirs else 'without'} one, such as {other!r}; convert these by tz_localize"
+        fail_value(f"the labels{where} are times {known}; got {got}.")
 
 
 class StoredLabels(NamedTuple):

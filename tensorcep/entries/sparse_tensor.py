@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
 
 from tensorcep.core import checks
 from tensorcep.entries import coo
@@ -33,9 +34,8 @@ def frame_entries(
             at, new = old.rows(new)[at], old
         found.append(new)
         rows.append(at)
-    values = (
-        np.ones(len(frame)) if value is None else checks.check_values(frame[value].to_numpy(), name=f"column {value!r}")
-    )
+    column = np.ones(len(frame)) if value is None else frame[value].to_numpy()
+    values = checks.check_values(column, name=f"column {value!r}")
     return np.stack(rows, axis=1), values, tuple(found)
 
 
@@ -157,9 +157,6 @@ class SparseTensor:
     ) -> SparseTensor:
         """Return a tensor from indices (N, K) and values (N,); the same as calling the class.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).shape
         (2, 3)
         """
@@ -177,19 +174,10 @@ class SparseTensor:
     ) -> SparseTensor:
         """Return a tensor from a long DataFrame: one line per entry, one column per mode, one for the value.
 
-        Parameters
-        ----------
-        modes : sequence of K column names
-            Columns of any dtype; their sorted distinct values become the labels (see `Labels.from_column`).
-        value : column name or None, default="y"
-            None where a line is an event: the value of a cell is the number of its lines.
-        labels : sequence of K Labels or None, optional
-            Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
+        The `modes` are K columns of any dtype, whose sorted distinct values become the labels (`Labels.from_column`).
+        `value` is a column, or None where a line is an event: the value of a cell is the number of its lines. `labels`
+        are K Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
 
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> from tensorcep import SparseTensor
         >>> table = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i1"], "stars": [4.0, 5.0]})
         >>> SparseTensor.from_pandas(table, modes=["user", "item"], value="stars").shape
         (2, 1)
@@ -205,11 +193,7 @@ class SparseTensor:
 
         Column names default to the names of the labels, or mode_0, mode_1, ...
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_pandas(["user", "item"], "stars").columns.tolist()
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_pandas(["user", "item"], "stars").columns.tolist()
         ['user', 'item', 'stars']
         """
         names = mode_names(self.labels) if modes is None else list(modes)
@@ -224,10 +208,7 @@ class SparseTensor:
         diagonals of a dia fill these up, and are none. Elements of one cell are summed, as scipy does. Factor models
         take such matrices by the same rule.
 
-        Examples
-        --------
         >>> import scipy.sparse as sp
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
         2
         """
@@ -236,26 +217,16 @@ class SparseTensor:
     def to_scipy(self) -> Any:
         """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_scipy().shape
-        (3, 2)
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_scipy().shape
+        (2, 3)
         """
         checks.check_mode_count(self.shape, 2, "to_scipy takes")
-        from scipy.sparse import coo_array
-
         return coo_array((self.values.copy(), (self.coords[:, 0].copy(), self.coords[:, 1].copy())), shape=self.shape)
 
     @classmethod
     def from_dense(cls, array: ArrayLike, mask: ArrayLike | None = None, *, labels: Any = None) -> SparseTensor:
         """Return the observed cells of a dense array: where `mask` is true, or without a mask, where it is not NaN.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_dense([[1.0, np.nan], [2.0, 3.0]]).nnz
         3
         """
@@ -280,12 +251,8 @@ class SparseTensor:
     def to_dense(self, fill: float = np.nan) -> NDArray[np.float64]:
         """Return a dense array with `fill` in the unobserved cells.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_dense(fill=0.0).tolist()
-        [[1.0, 2.0], [3.0, 0.0], [0.0, 4.0]]
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_dense(fill=0.0).tolist()
+        [[0.5, 0.0, 0.0], [0.0, 0.0, 1.5]]
         """
         dense = np.full(self.shape, fill, dtype=np.float64)
         dense[tuple(self.coords.T)] = self.values
@@ -299,18 +266,13 @@ class SparseTensor:
 
         `mask` follows TensorLy: 1 where observed. Tensors of TensorLy's numpy backend, or convertible to numpy.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_tensorly(np.ones((2, 3)), mask=np.eye(2, 3)).nnz
         2
         """
         is_cp = hasattr(tensor, "factors") and hasattr(tensor, "weights")
         if coords is not None and not is_cp:
-            checks.fail_value(
-                "coords are only for a CPTensor; use mask to say which cells of a dense tensor are observed."
-            )
+            cure = "use mask to say which cells of a dense tensor are observed"
+            checks.fail_value(f"coords are only for a CPTensor; {cure}.")
         if not is_cp:
             return cls.from_dense(tensor, mask, labels=labels)
         if mask is not None:
@@ -325,13 +287,9 @@ class SparseTensor:
     def to_tensorly(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (tensor, mask) as TensorLy's masked decompositions take them: zeros and mask 0 where unobserved.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> values, mask = tensor.to_tensorly()
+        >>> values, mask = SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_tensorly()
         >>> int(mask.sum())
-        4
+        2
         """
         return self.to_dense(0.0), (~np.isnan(self.to_dense())).astype(np.float64)
 
@@ -339,10 +297,7 @@ class SparseTensor:
     def from_sparse(cls, array: Any, *, duplicates: str = "error") -> SparseTensor:
         """Return the stored elements of a pydata/sparse array.
 
-        Examples
-        --------
         >>> import sparse
-        >>> from tensorcep import SparseTensor
         >>> SparseTensor.from_sparse(sparse.COO([[0, 1], [1, 0], [0, 0]], [1.0, 2.0], (2, 2, 1))).shape
         (2, 2, 1)
         """
@@ -356,12 +311,8 @@ class SparseTensor:
     def to_sparse(self, fill: float = np.nan) -> Any:
         """Return a pydata/sparse COO array with fill value `fill`; needs the optional library sparse.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.to_sparse(fill=0.0).shape
-        (3, 2)
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_sparse(fill=0.0).shape
+        (2, 3)
         """
         sparse = checks.optional_module("sparse", "to_sparse")
         return sparse.COO(self.coords.T, self.values, shape=self.shape, fill_value=fill, has_duplicates=False)
@@ -369,27 +320,14 @@ class SparseTensor:
     def info(self) -> TensorInfo:
         """Return density, entries per row, empty rows and the range of the values.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.info().density
-        0.6666666666666666
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).info().density
+        0.3333333333333333
         """
         y = self.values if self.nnz else np.array([np.nan])
         counts = tuple(np.bincount(self.coords[:, k], minlength=n) for k, n in enumerate(self.shape))
-        return TensorInfo(
-            shape=self.shape,
-            names=tuple(mode_names(self.labels)),
-            n_entries=self.nnz,
-            density=self.density,
-            counts=counts,
-            empty_rows=tuple(np.flatnonzero(count == 0) for count in counts),
-            value_min=float(y.min()),
-            value_mean=float(y.mean()),
-            value_max=float(y.max()),
-            value_std=float(y.std()),
-        )
+        empty = tuple(np.flatnonzero(count == 0) for count in counts)
+        of_values = [float(found) for found in (y.min(), y.mean(), y.max(), y.std())]
+        return TensorInfo(self.shape, tuple(mode_names(self.labels)), self.nnz, self.density, counts, empty, *of_values)
 
     # Entries chosen, held out, joined
 
@@ -401,9 +339,6 @@ class SparseTensor:
     def select(self, where: ArrayLike) -> SparseTensor:
         """Return the entries where a boolean array (N,) is true, or those at distinct integer positions.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> tensor.select(tensor.values > 2).values.tolist()
         [3.0, 4.0]
@@ -417,21 +352,16 @@ class SparseTensor:
 
         The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> more = SparseTensor.from_coo([[2, 0]], [5.0], (3, 2))
-        >>> len(tensor.concatenate(more))
-        5
+        >>> more = SparseTensor.from_coo([[0, 2]], [5.0], (2, 3))
+        >>> len(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).concatenate(more))
+        3
         """
         tensors = (self, *others)
         for other in others:
             checks.check_same_shape(self.shape, other.shape)
             if self.labels != other.labels:
-                checks.fail_value(
-                    "tensors must have the same labels to be combined; use from_pandas(..., labels=) for that."
-                )
+                cure = "use from_pandas(..., labels=) for that"
+                checks.fail_value(f"tensors must have the same labels to be combined; {cure}.")
         coords = np.concatenate([item.coords for item in tensors])
         values = np.concatenate([item.values for item in tensors])
         rates = {t.zero_rate for t in tensors if (t.values == 0.0).any()} or {t.zero_rate for t in tensors}
@@ -453,6 +383,8 @@ class SparseTensor:
     ) -> tuple[SparseTensor, SparseTensor]:
         """Return (train, test): a part of the entries held out, by default at random.
 
+        ValueError or TypeError if a parameter is not allowed, or nothing would be left to train on, or to test on.
+
         Parameters
         ----------
         test_size : float in (0, 1) or int, default=0.2
@@ -468,14 +400,8 @@ class SparseTensor:
         times : name or position of a mode, or array-like of shape (N,)
             Of "time", and of "row" if you like: numbers, times, or text such as 2024-01-31 or w12.
 
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter is not allowed, or nothing would be left to train on, or to test on.
-
         Examples
         --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> train, test = tensor.train_test_split(test_size=0.25, random_state=0)
         >>> len(train), len(test)
@@ -521,9 +447,6 @@ class SparseTensor:
 
         Folds that are not shuffled hold out all entries of some rows where entries are sorted; a warning says so.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> [(len(train), len(test)) for train, test in tensor.kfold(2, random_state=0)]
         [(2, 2), (2, 2)]
@@ -543,9 +466,6 @@ class SparseTensor:
     def minibatches(self, size: int, random_state: Any = None, shuffle: bool = True) -> Iterator[SparseTensor]:
         """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> [len(batch) for batch in tensor.minibatches(3, random_state=0)]
         [3, 1]
@@ -561,24 +481,11 @@ class SparseTensor:
         `zero_rate` is `n` over the number of such cells. It is right for a fit to all ones: sample zeros before you
         hold entries out, or divide the rate by the share of the ones that the fit gets.
 
-        Parameters
-        ----------
-        n : int
-            To recommend by clicks or purchases, three to five times the entries.
-        exclude : SparseTensor, coords (M, K), or a list or tuple of SparseTensors, optional
-            Cells to keep out, for instance the test set.
-        random_state : int, RandomState, Generator or None
+        To recommend by clicks or purchases, `n` is three to five times the entries. `exclude` has cells to keep out,
+        such as the test set: a SparseTensor, coords (M, K), or a list or tuple of SparseTensors. ValueError if fewer
+        than `n` cells are free.
 
-        Raises
-        ------
-        ValueError
-            If fewer than `n` cells are free.
-
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> tensor.sample_zeros(2, random_state=0).values.tolist()
+        >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).sample_zeros(2, random_state=0).values.tolist()
         [0.0, 0.0]
         """
         n = checks.check_int("n", n, minimum=0)
@@ -596,12 +503,8 @@ class SparseTensor:
     def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them.
 
-        Examples
-        --------
-        >>> from tensorcep import SparseTensor
-        >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
-        >>> sorted(tensor.with_zeros(2, random_state=0).values.tolist())
-        [0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+        >>> sorted(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).with_zeros(2, random_state=0).values.tolist())
+        [0.0, 0.0, 0.5, 1.5]
         """
         return self.concatenate(self.sample_zeros(n, exclude, random_state))
 

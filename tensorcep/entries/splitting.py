@@ -45,9 +45,8 @@ def way_of(by: str, mode: Any, times: Any, column_of: Any) -> SplitWay:
     if len(column) != n:
         checks.fail_value(f"times must be as many as the {n} entries; got {len(column)}.")
     if column.isna().any():
-        checks.fail_value(
-            f"{what} must not be missing; got none for entry {int(np.argmax(column.isna()))}; leave it out."
-        )
+        at = int(np.argmax(column.isna()))
+        checks.fail_value(f"{what} must not be missing; got none for entry {at}; leave it out.")
     found = _moments_of(column)
     if found is None:
         kinds = "numbers, times, or text such as 2024-01-31 or w12"
@@ -113,10 +112,9 @@ def held_out(way: SplitWay, n: int, test_size: Any, random_state: Any) -> tuple[
         wanted = np.full(len(per_row), count) if count else np.floor(share * per_row + 0.5).astype(np.int64)
         wanted = np.minimum(wanted, per_row - 1) if not count else np.where(per_row > count, count, 0)
         if not wanted.any():
-            checks.fail_value(
-                f"no row has enough entries to hold out test_size={count or share:g} of them and to keep one; rows "
-                f"have at most {per_row.max()}, at least {count + 1 if count else 2} are needed."
-            )
+            have = f"rows have at most {per_row.max()}, at least {count + 1 if count else 2} are needed"
+            enough = f"enough entries to hold out test_size={count or share:g} of them and to keep one"
+            checks.fail_value(f"no row has {enough}; {have}.")
         from_end = per_row[way.rows] - 1 - _places(way.rows, way.order, random_state)
         test = from_end < wanted[way.rows]
     return np.flatnonzero(~test), np.flatnonzero(test)
@@ -175,18 +173,13 @@ class Folds:
         n = 0  # entries of rows of which their fold trains on none
         for train, test in self._rows if not shuffle and way.by == "entry" else ():
             unseen = np.zeros(len(test), dtype=bool)
-            for k, size in enumerate(tensor.shape):
-                seen = np.zeros(size, dtype=bool)
-                seen[tensor.coords[train, k]] = True
-                unseen |= ~seen[tensor.coords[test, k]]
+            for column in tensor.coords.T:
+                unseen |= ~np.isin(column[test], column[train])
             n += int(unseen.sum())
         if n:
-            checks.warn_user(
-                f"{n} of {tensor.nnz} entries would be tested in folds that train on no entry of one of their rows, as "
-                "folds in the order of the entries do; use shuffle=True, unless rows without training entries are "
-                "meant.",
-                UserWarning,
-            )
+            folds = "folds that train on no entry of one of their rows, as folds in the order of the entries do"
+            cure = "use shuffle=True, unless rows without training entries are meant"
+            checks.warn_user(f"{n} of {tensor.nnz} entries would be tested in {folds}; {cure}.", UserWarning)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return ((self._tensor.select(a), self._tensor.select(b)) for a, b in self._rows)
@@ -202,13 +195,7 @@ class Folds:
         return len(self)
 
     def split(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the positions of the entries to train on and to test on.
-
-        Raises
-        ------
-        ValueError
-            If X does not hold as many entries as the tensor.
-        """
+        """Yield the positions of the entries to train on and to test on; ValueError if X has another number of them."""
         n = self._tensor.nnz
         if X is not None and len(X) != n:
             checks.fail_value(f"these folds are of {n} entries; got {len(X)}; make folds of the tensor that is split.")

@@ -149,11 +149,9 @@ def warn_of_modes(labels: Sequence[Labels | None], n: int, known: Any) -> None:
             looks = "points of time, in seconds since 1970 or parts of these"
         else:
             continue
-        warn_user(
-            f"column {found.name!r} is taken as a mode of {len(found)} rows for {n} entries: it looks like {looks}; "
-            "name the modes by modes=, without it, or with days or hours in its place.",
-            UserWarning,
-        )
+        taken = f"column {found.name!r} is taken as a mode of {len(found)} rows for {n} entries"
+        cure = "name the modes by modes=, without it, or with days or hours in its place"
+        warn_user(f"{taken}: it looks like {looks}; {cure}.", UserWarning)
 
 
 def split_observed(names: list[Any], X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> tuple[Any, Any]:
@@ -195,11 +193,9 @@ def split_given(X: Any, y: Any, modes: Any, value: Any, empty: bool = False) -> 
     if y is not None and named:
         fail_value(f"the values must be y or a column, not both; got y and value={value!r}.")
     if y is None and value is UNSAID:
-        columns = ", ".join(map(repr, X.columns))
-        fail_value(
-            f"the values are needed: give y, or say with value= which of the columns {columns} holds them (value=None "
-            "counts the lines of each cell)."
-        )
+        which = f"which of the columns {', '.join(map(repr, X.columns))} holds them"
+        cure = f"give y, or say with value= {which} (value=None counts the lines of each cell)"
+        fail_value(f"the values are needed: {cure}.")
     chosen, modes = modes is not None, _modes_of(list(X.columns), modes, value, named)
     modes = check_mode_columns(list(X.columns), modes, value if named else None, "X")
     for name in [] if chosen else [name for name in modes if X[name].dtype.kind == "f"]:
@@ -229,20 +225,9 @@ def train_test_split(
 ) -> tuple[Any, Any]:
     """Hold a part of the entries of a table, or of a tensor, out: at random, by time, of each row, or whole rows.
 
-    Parameters
-    ----------
-    data : table or SparseTensor
-        Of a table all columns are kept: weights, exposures, times.
-    test_size, random_state, by, mode, times : as in `SparseTensor.train_test_split`, with its errors
-        Of a table `mode` is a column, and so may `times` be.
+    Parameters and errors are those of `SparseTensor.train_test_split`; both parts have the entries in their order. Of a
+    table `mode` is a column, and so may `times` be; all columns are kept: weights, exposures, times.
 
-    Returns
-    -------
-    train, test : DataFrame or SparseTensor
-        With the entries in their order.
-
-    Examples
-    --------
     >>> import pandas as pd
     >>> from tensorcep import train_test_split
     >>> log = pd.DataFrame({"user": ["u1", "u1", "u2", "u2"], "item": list("abab"), "day": [1, 2, 2, 3]})
@@ -290,9 +275,8 @@ def frame_of_dask(frame: Any, modes: Sequence[Any] | None, value: Any, named: bo
     cluster.client.run(_give_back)
     if not any(len(codes) for codes, _ in parts):
         fail_value("X must have at least one line; got none.")
-    found: dict[Any, Any] = {}
-    for k, name in enumerate(modes):
-        found[name] = pd.Categorical.from_codes(np.concatenate([codes[:, k] for codes, _ in parts]), labels[k])
+    rows = (np.concatenate([codes[:, k] for codes, _ in parts]) for k in range(len(modes)))
+    found: dict[Any, Any] = dict(zip(modes, map(pd.Categorical.from_codes, rows, labels), strict=True))
     if named:
         found[value] = pd.concat([values for _, values in parts], ignore_index=True)
     return pd.DataFrame(found, copy=False)
@@ -314,9 +298,7 @@ def _coded(part: pd.DataFrame, modes: list[Any], value: Any, named: bool) -> Cod
             column = column.astype(column.cat.categories.dtype)
         if isinstance(column.dtype, pd.StringDtype):  # text is objects for labels, as in a frame that is read here
             column = column.astype(object)
-        found = Labels([], name=name)
-        if len(column):
-            found, codes[:, k] = Labels.from_column(column, name)
+        found, codes[:, k] = Labels.from_column(column, name)
         labels.append(_bare(found))
     return tuple(labels), codes, part[value].reset_index(drop=True) if named else None
 
@@ -393,10 +375,8 @@ def as_numbers(X: Any, name: str = "X") -> Any:
         odd = column.dropna() if getattr(column.dtype, "kind", "O") not in "mM" else column
         found = next((item for item in odd if not _is_number(item)), None)
         if found is not None:
-            fail_value(
-                f"column {label!r} of {name} must hold numbers; got {found!r}; leave it out, or make numbers of it: of "
-                "text pandas.get_dummies, of times how far they are from the first."
-            )
+            cure = "make numbers of it: of text pandas.get_dummies, of times how far they are from the first"
+            fail_value(f"column {label!r} of {name} must hold numbers; got {found!r}; leave it out, or {cure}.")
     return X
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from helpers.cases import each
 
-from tensorcep.entries.io import Position, Schema, text
-from tensorcep.entries.io.lines import open_lines
+from tensorcep.entries.io import Position, Schema, chunks, text
+from tensorcep.entries.io.lines import UNDECODED, open_lines
 from tensorcep.entries.io.schema import layout_of
 
 CSV = "\n".join(f"u{n % 7},{n % 5},{n}.5" for n in range(40))
@@ -35,14 +35,17 @@ READINGS = {"labels": Schema(), "indices": Schema(labels=False, index_base=0), "
 
 def source(path, how, start, bad, *, in_blocks):
     """What takes the entries of a file, in blocks or as those of a pipe are taken."""
+    how = how._replace(bad_line=bad)
     if in_blocks:
-        with text.open_text(str(path), how, lambda lines: layout_of(str(path), "csv", lines, how), start, bad) as found:
+        with chunks.open_chunks(str(path), how, start) as found:
             yield from iter(lambda: found.take(7), None)
         return
     with open_lines(str(path)) as lines:
         layout = layout_of(str(path), "csv", lines, how)
     with open_lines(str(path)) as lines:
-        found = text.TextReader(layout, iter(()), lines, start, bad)
+        found = text.TextReader(
+            layout, lambda n: "".join(itertools.islice(lines, n)).encode(errors=UNDECODED), start, False
+        )
         yield from iter(lambda: found.take(7), None)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from helpers.cases import each
 
-from tensorcep.entries.io import read_batches, read_tensor, text
+from tensorcep.entries.io import read_batches, read_tensor, schema, text
 
 LINES = [f"{i} {j} {k} {0.5 * i - j + k:g}" for i, j, k in itertools.product((1, 2, 3), (1, 2), (1, 4))]
 
@@ -182,7 +182,7 @@ def test_read_batches_in_pieces_and_line_by_line_agree(tmp_path, monkeypatch, si
         path = write(tmp_path / name, lines)
         results = []
         for few in (0, 10**9):  # pandas for every piece, or for none
-            monkeypatch.setattr(text, "FEW", few)
+            monkeypatch.setattr(schema, "FEW_LINES", few)
             if few:
                 monkeypatch.setattr(text, "entries_in", lambda *block: None)
             taken = []

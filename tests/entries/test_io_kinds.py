@@ -122,10 +122,11 @@ def test_io_names_and_labels_begin_with_the_mark_of_comments(tmp_path: Path, hea
 def test_io_reads_separators_of_several_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sep: str, options: dict[str, Any], chunk: int
 ) -> None:
-    monkeypatch.setattr(_lines, "CHUNK", chunk)
+    monkeypatch.setattr(_lines, "AT_ONCE", chunk)
+    monkeypatch.setattr(text, "BLOCK", chunk)
     lines = [["user", "item", "y"], ["a:b", "1", "0.5"], ["c", "2", "x"], ["d<", "3", "2"]]
-    text = "\n".join(sep.join(line) for line in lines if "x" not in line) + "\n"
-    path = put(tmp_path / "x.dat", "# a comment\n" * (chunk > 1) + text)
+    good = "\n".join(sep.join(line) for line in lines if "x" not in line) + "\n"
+    path = put(tmp_path / "x.dat", "# a comment\n" * (chunk > 1) + good)
     assert entries_of(path, **options) == {("a:b", "1"): 0.5, ("d<", "3"): 2.0}
     assert entries_in_batches(path, **options) == {("a:b", "1"): 0.5, ("d<", "3"): 2.0}
     taken: list[Any] = []

@@ -65,20 +65,19 @@ def entries_of_files(
     files, room = source, place.room
     if not isinstance(source, Files):
         files = Files(source, Schema(modes=modes, value=LAST if value is UNSAID else value))
-    found = read_columns(files, GrowingInMemory if room is None else room.growing)
-    shape = found.shape
+    columns, values, shape, labels = read_columns(files, GrowingInMemory if room is None else room.growing)
     if spec.shape is not None:
-        shape = check_shape(spec.shape, len(shape))
-        if not all(n == m if own else n >= m for own, n, m in zip(found.labels, shape, found.shape, strict=True)):
-            fail_value(f"shape must hold the rows of the files, {found.shape}; got {shape}.")
+        least, shape = shape, check_shape(spec.shape, len(shape))
+        if not all(n == m if own else n >= m for own, n, m in zip(labels, shape, least, strict=True)):
+            fail_value(f"shape must hold the rows of the files, {least}; got {shape}.")
     if room is not None:
-        coding = spec.target.code_columns(found.values)
-        return (StoredColumns(found.columns, files.distinct), found.values, shape, found.labels), coding  # type: ignore[return-value]
-    cells = np.stack(found.columns, axis=1).astype(np.int64)
+        coding = spec.target.code_columns(values)
+        return (StoredColumns(columns, files.distinct), values, shape, labels), coding  # type: ignore[return-value]
+    cells = np.stack(columns, axis=1).astype(np.int64)
     if files.distinct:
-        merge_duplicates(cells, found.values, shape, "error")
-    (coords, values, *_), coding = spec.target.entries(cells, found.values, spec.shape)
-    return (coords, values, shape, found.labels), coding
+        merge_duplicates(cells, values, shape, "error")
+    (coords, values, *_), coding = spec.target.entries(cells, values, spec.shape)
+    return (coords, values, shape, labels), coding
 
 
 def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:

@@ -1,18 +1,15 @@
-"""Readers of parquet and MatrixMarket files; chunks, batches of streams and columns on scratch that are read of files.
-
-One pass, bounded memory, any number of files one after the other, from any position.
-"""
+"""Readers of parquet and MatrixMarket; batches and columns of files, from any position on, in bounded memory."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import glob
 import io
 import itertools
 import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -23,14 +20,16 @@ from scipy import sparse
 from scipy.io import mmread
 
 from tensorcep.core import checks
-from tensorcep.core.arrays import concatenated
-from tensorcep.entries.io import schema
-from tensorcep.entries.io.lines import STDIN, check_seekable, number_in, open_binary
-from tensorcep.entries.io.text import OF_STREAM, TextReader, open_text
+from tensorcep.core.arrays import concatenated, fill_by_parts
+from tensorcep.entries.io import schema, text
+from tensorcep.entries.io.lines import STDIN, UNDECODED, check_seekable, number_in, open_binary, open_lines, translated
+from tensorcep.entries.io.schema import START, Position, Schema
+from tensorcep.entries.io.text import TextReader
 from tensorcep.entries.labels import Labels, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
 
 LINES = 1 << 17  # that are read at a time
+MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
 
 # Parquet files. `pyarrow.parquet` decodes the pages of a row group as they are needed; `pyarrow.dataset` the group.
 
@@ -82,78 +81,45 @@ class ParquetFile:
 class ParquetReader(schema.ChunkReader):
     """The entries of a parquet file from a position on."""
 
-    def __init__(
-        self, path: str, how: schema.Schema, start: schema.Position, bad_line: schema.BadLine, rows: int | None = None
-    ) -> None:
+    def __init__(self, path: str, how: Schema, start: Position, rows: int | None) -> None:
         super().__init__(start)
-        self._path, self._bad_line, self._how = path, bad_line, how
+        self._path, self._how = path, how
         file = ParquetFile(path)
         modes, self.value_name = schema.chosen_columns(path, file.names, how)
         self._columns = [*modes, *how.extras, *([] if self.value_name is None else [self.value_name])]
         self.mode_names = tuple(None if how.labels is False else name for name in modes)
-        self._frames = file.frames(self._columns, rows, start.line)
+        self._source = file.frames(self._columns, rows, start.line)
         self._names, self.is_log = modes, self.value_name is None
-        self._rows: Iterator[tuple[Any, ...]] = iter(())  # that are looked at one by one
 
-    def _load(self, count: int | None) -> bool:
-        frame = next(self._frames, None)
-        if frame is None:
-            return False
-        chunk = self._chunk_of(frame, count is not None)
-        if chunk is None:
-            self._rows = zip(*(frame[name].tolist() for name in self._columns), strict=True)
-        else:
-            self._set(chunk, len(frame))
-        return True
+    def _parts(self, piece: pd.DataFrame, step: int) -> list[pd.DataFrame]:
+        return [piece.iloc[at : at + step] for at in range(0, len(piece), step)]
 
-    def _chunk_of(self, frame: pd.DataFrame, objects: bool) -> schema.Chunk | None:
-        """Return the entries of some rows; None where some must be looked at one by one."""
-        how, lines = self._how, None
+    def _together(self, frame: pd.DataFrame, count: int | None) -> tuple[schema.Chunk | None, int]:
+        how, known, n = self._how, None, len(frame)
         if how.drop_missing and self.value_name is not None:
             known = frame[self.value_name].notna().to_numpy()
-            if not known.all():
-                frame, lines = frame[known].reset_index(drop=True), np.flatnonzero(known)
-        columns = list[Any]()
-        for name in self._names:
-            column = frame[name]
-            if how.labels is not False:
-                is_object = column.dtype == object
-                if column.isna().any() or (is_object and not all(isinstance(cell, Hashable) for cell in column)):
-                    return None
-                columns.append(schema.as_objects(column) if objects else column)
-                continue
-            found = column.to_numpy()
-            rows = schema.rows_of(found, how.index_base) if found.dtype.kind in "iu" else None
-            if rows is None:
-                return None
-            columns.append(rows)
-        values: Any = np.ones(len(frame)) if self.value_name is None else frame[self.value_name].to_numpy()
-        extras = {name: frame[name].to_numpy() for name in how.extras}
-        numbers = list(extras.values())
-        if not (how.words and self.value_name is not None):
-            numbers.append(values)
-        elif values.dtype != object or not all(isinstance(cell, str) and cell not in schema.MISSING for cell in values):
-            return None
-        if not all(found.dtype.kind in "iufb" and np.isfinite(found).all() for found in numbers):
-            return None
-        extras = {name: np.asarray(found, dtype=np.float64) for name, found in extras.items()}
-        values = values if how.words else np.asarray(values, dtype=np.float64)
-        return schema.Chunk(tuple(columns), values, extras, lines=lines)
+            frame = frame[known].reset_index(drop=True)
+        columns = [self._column(frame[name], count) for name in self._names]
+        is_bad = any(column is None for column in columns)
+        return None if is_bad else schema.chunk_of_frame(frame, columns, self.value_name, how.extras, how, known), n
 
-    def _one_by_one(self, count: int | None) -> schema.Chunk | None:
-        rows = list(self._rows if count is None else itertools.islice(self._rows, count))
-        if not rows:
+    def _column(self, column: pd.Series, count: int | None) -> Any:
+        """The rows or labels of some lines; None where one may be bad."""
+        if self._how.labels is False:
+            found = column.to_numpy()
+            return schema.rows_of(found, self._how.index_base) if found.dtype.kind in "iu" else None
+        if column.isna().any() or (column.dtype == object and not all(isinstance(cell, Hashable) for cell in column)):
             return None
-        how, (file, line) = self._how, self._position
-        self._position = schema.Position(file, line + len(rows))
+        return column if count is None else schema.as_objects(column)
+
+    def _one_by_one(self, frame: pd.DataFrame) -> tuple[schema.Chunk, int]:
+        how, rows = self._how, zip(*(frame[name].tolist() for name in self._columns), strict=True)
         n_modes, n_extras = len(self._names), len(how.extras)
         entries = list[list[Any]]()
-        for number, row in enumerate(rows, line + 1):
-            modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0
-            if self.value_name is not None:
-                value = row[-1]
-                if how.drop_missing and (pd.isna(value) or (how.words and value in schema.MISSING)):
-                    continue
+        for number, row in enumerate(rows, self._position.line + 1):
+            modes, extras, value = row[:n_modes], row[n_modes : n_modes + n_extras], 1.0 if self.is_log else row[-1]
+            if how.drop_missing and (pd.isna(value) or (how.words and value in schema.MISSING)):
+                continue
             found = map(_value_problem, extras if how.words else [*extras, value])
             problem = _label_problem(modes, self.mode_names, how.index_base) or next(filter(None, found), None)
             if problem is None and how.words and (not isinstance(value, str) or value in schema.MISSING):
@@ -162,8 +128,8 @@ class ParquetReader(schema.ChunkReader):
                 rows_or_labels = [cell - how.index_base for cell in modes] if how.labels is False else modes
                 entries.append([*rows_or_labels, *map(float, extras), value if how.words else float(value)])
             else:
-                self._bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
-        return schema.chunk_of(entries, self.mode_names, how, self._position)
+                how.bad_line(self._path, number, problem, ",".join(map(str, row)) + "\n")
+        return schema.chunk_of(entries, self.mode_names, how), len(frame)
 
 
 def _label_problem(cells: Sequence[Any], names: Sequence[Any], base: int) -> str | None:
@@ -200,7 +166,7 @@ class MatrixReader(schema.ChunkReader):
 
     mode_names = (None, None)
 
-    def __init__(self, path: str, how: schema.Schema, start: schema.Position) -> None:
+    def __init__(self, path: str, how: Schema, start: Position) -> None:
         super().__init__(start)
         with open_binary(path, how.encoding) as handle:
             try:
@@ -222,32 +188,40 @@ class MatrixReader(schema.ChunkReader):
         if not len(values):
             checks.fail_value(f"'{path}' holds no entries; at least one is needed.")
         chunk = schema.Chunk((rows.astype(np.int32), columns.astype(np.int32)), values.astype(np.float64), {})
-        if start.line < len(values):
-            self._set(chunk.part(start.line, len(values)), len(values) - start.line)
+        self._block, self._n_lines = chunk.part(start.line, len(values)), max(len(values) - start.line, 0)
 
 
 @contextlib.contextmanager
 def open_chunks(
-    path: str,
-    how: schema.Schema,
-    start: schema.Position = schema.START,
-    bad_line: schema.BadLine = schema.refuse,
-    layout_in: Callable[[Iterator[str]], schema.TextLayout] | None = None,
-    *,
-    verbose: int = 0,
-    whole: bool = False,
-    large: bool = False,
-) -> Iterator[TextReader | ParquetReader | MatrixReader]:
-    """Yield the reader of a file; `whole` says that all of it is kept in memory, `large` that memory is no concern."""
+    path: str, how: Schema, start: Position = START, layout_in: Any = None, verbose: int = 0, whole: bool = False
+) -> Iterator[schema.ChunkReader]:
+    """Yield the reader of a file; `whole` says that all of it is kept in memory."""
     kind = _kind_of(path, how.format)
     if kind == "parquet":
-        yield ParquetReader(path, how, start, bad_line, None if whole else LINES if large else LINES // OF_STREAM)
-    elif kind == "mtx":
+        yield ParquetReader(path, how, start, None if whole else LINES)
+        return
+    if kind == "mtx":
         yield MatrixReader(path, how, start)
-    else:
-        layout_in = layout_in or functools.partial(schema.layout_of, path, kind, how=how)
-        with open_text(path, how, layout_in, start, bad_line, verbose, whole, large) as reader:
-            yield reader
+        return
+    with open_lines(path, how.encoding) as lines:
+        first, again = itertools.tee(lines)  # a pipe cannot be read twice
+        layout = schema.layout_of(path, kind, first, how) if layout_in is None else layout_in(first)
+        del first  # which would keep all lines
+        if not os.path.isfile(path):
+            rest = iter(translated(again, layout.mark))  # of which nothing is read before it is needed
+
+            def read(count: int | None) -> bytes:
+                return "".join(itertools.islice(rest, count or LINES)).encode(errors=UNDECODED)
+
+            yield TextReader(layout, read, start, pool=False)
+            return
+    # The parser makes text under Python's lock, so that threads only cost then.
+    alone = not whole or layout.labelled or os.path.getsize(path) <= text.BLOCK
+    threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
+    with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
+        blocks = text.blocks_of(handle, text.BLOCK)
+        yield TextReader(layout, lambda _: next(blocks, b""), start, pool)
 
 
 def _kind_of(path: str, format: str | None) -> str:
@@ -255,26 +229,21 @@ def _kind_of(path: str, format: str | None) -> str:
         return checks.check_choice("format of standard input", format or "csv", ("csv", "tns"))
     kind = schema.format_of(checks.check_file(path), format)
     if kind == "npz":
-        checks.fail_value(
-            f"'{path}' is an npz file, which cannot be read in pieces; convert it to csv, tns or parquet."
-        )
+        cure = "convert it to csv, tns or parquet"
+        checks.fail_value(f"'{path}' is an npz file, which cannot be read in pieces; {cure}.")
     if kind == "parquet":
         check_seekable(path, kind)
     return kind
 
 
 def read_chunks(
-    files: Sequence[str],
-    how: schema.Schema,
-    count: Callable[[], int | None],
-    start: schema.Position = schema.START,
-    bad_line: schema.BadLine = schema.refuse,
+    files: Sequence[str], how: Schema, count: Callable[[], int | None], start: Position = START
 ) -> Iterator[tuple[schema.Chunk, schema.ChunkReader, str]]:
     """Yield chunks of files from a position on, of as many lines as `count` says then, each with reader and file."""
     columns: tuple[Any, ...] | None = None
     for file in range(start.file, len(files)):
-        first = schema.Position(file, start.line if file == start.file else 0)
-        with open_chunks(files[file], how, first, bad_line, large=count() is None) as reader:
+        first = Position(file, start.line if file == start.file else 0)
+        with open_chunks(files[file], how, first) as reader:
             if columns is not None and columns != reader.mode_names:
                 got = f"the modes {list(columns)} and then {list(reader.mode_names)}"
                 checks.fail_value(f"the files must have the same columns; got {got}.")
@@ -295,7 +264,7 @@ class Batch(NamedTuple):
     values: NDArray[np.float64]  # (N,)
     time: float | None = None  # when it was observed, if that is known
     tensor: SparseTensor | None = None  # what it came as, if it was one: `fit` would take its shape and order of labels
-    position: schema.Position | None = None  # of a batch from files: where the next one begins
+    position: Position | None = None  # of a batch from files: where the next one begins
     classes: list[Any] | None = None  # the two labels that the values 0 and 1 stand for, if they do
     weights: NDArray[np.float64] | None = None  # (N,) how much each entry counts; None where all count once
     extents: NDArray[np.float64] | None = None  # (N,) exposures or numbers of trials; None where there are none
@@ -310,7 +279,7 @@ def read_batches(
     extent: str | None = None,
     value: Any = None,
     bad_line: schema.BadLine = schema.refuse,
-    start: schema.Position | tuple[int, int] = (0, 0),
+    start: Position | tuple[int, int] = (0, 0),
     **how: Any,
 ) -> Iterator[Batch]:
     """Read entries from files one after the other, in batches that may span files; a cell may come more than once.
@@ -327,16 +296,16 @@ def read_batches(
         checks.fail_value("paths must name at least one file; got none.")
     checks.check_int("batch_size", batch_size)
     size = batch_size if first_batch is None else checks.check_int("first_batch", first_batch)
-    extras = () if extent is None else (extent,)
-    reading = schema.check_schema(schema.Schema(value=schema.LAST if value is None else value, extras=extras, **how))
+    how |= {"value": schema.LAST if value is None else value, "extras": () if extent is None else (extent,)}
+    reading = schema.check_schema(Schema(bad_line=bad_line, **how))
     for name in names:
         _kind_of(name, reading.format)
-    start = schema.Position(*start)
+    start = Position(*start)
     missing = [size if start == (0, 0) else batch_size]  # entries of the next batch
     # No more lines are taken than entries are missing from the batch, so it ends with the last line that was read.
     pieces: list[schema.Chunk] = []
     modes, any_entry = tuple[Any, ...](), start != (0, 0)
-    for chunk, reader, name in read_chunks(names, reading, lambda: missing[0], start, bad_line):
+    for chunk, reader, name in read_chunks(names, reading, lambda: missing[0], start):
         if not any_entry:
             schema.check_defaults(name, reading, (), reader.value_name, chunk.values)
         modes, n = reader.mode_names, len(chunk.values)
@@ -353,53 +322,35 @@ def read_batches(
 
 
 def _batch_of(pieces: Sequence[schema.Chunk], names: tuple[Any, ...], extent: Any) -> Batch:
-    n = sum(len(piece.values) for piece in pieces)
-    coords = np.zeros((n, len(names)), dtype=np.int64)
-    keys: list[list[Any] | None] = [None] * len(names)
-    for k, name in enumerate(names):
-        column = concatenated([piece.columns[k] for piece in pieces])
-        if name is None:
-            coords[:, k] = column
-        else:
-            keys[k] = column.tolist()
+    columns = [concatenated([piece.columns[k] for piece in pieces]) for k in range(len(names))]
+    keys = tuple(None if name is None else column.tolist() for name, column in zip(names, columns, strict=True))
+    rows = [column if own is None else np.zeros(len(own), np.int32) for column, own in zip(columns, keys, strict=True)]
     values = concatenated([piece.values for piece in pieces])
     extents = None if extent is None else concatenated([piece.extras[extent] for piece in pieces])
-    position = pieces[-1].position
-    return Batch(coords, tuple(keys), names, values, position=position, extents=extents, column=extent)
+    coords, position = np.stack(rows, axis=1).astype(np.int64), pieces[-1].position
+    return Batch(coords, keys, names, values, position=position, extents=extents, column=extent)
 
 
 # Entries as columns: read once, some lines at a time, labels numbered as they come. What a label is numbered does not
 # depend on where it stood: once all are known they are sorted, and the numbers changed in place.
 
 
-class GrowingInMemory:
+class GrowingInMemory(list[np.ndarray]):
     """An array that grows at its end."""
 
     def __init__(self, dtype: Any) -> None:
-        self._parts, self._dtype = [np.empty(0, dtype)], dtype
-
-    def append(self, values: np.ndarray) -> None:
-        self._parts.append(np.asarray(values, dtype=self._dtype))
+        super().__init__([np.empty(0, dtype)])
 
     def finish(self) -> np.ndarray:
-        return np.concatenate(self._parts)
+        return np.concatenate(self)
 
 
 class Files(NamedTuple):
     """Files and how they are read; where `distinct`, no cell may occur twice."""
 
     source: Any
-    how: schema.Schema = schema.Schema()
+    how: Schema = Schema()
     distinct: bool = False
-
-
-class ColumnEntries(NamedTuple):
-    """Entries as columns."""
-
-    columns: tuple[np.ndarray, ...]  # per mode the rows (N,) int32, counted from 0
-    values: np.ndarray  # (N,) float64
-    shape: tuple[int, ...]
-    labels: tuple[Labels | None, ...]
 
 
 def are_files(source: Any) -> bool:
@@ -414,8 +365,9 @@ def files_of(source: Any) -> list[str]:
     found: list[str] = []
     for item in map(os.fspath, items):
         if os.path.isdir(item):
-            names = sorted(name for name in os.listdir(item) if schema.is_of_entries(name))
-            found += [os.path.join(item, name) for name in names if not name.startswith(".")]
+            names = sorted(name for name in os.listdir(item) if schema.kind_of(name) is not None and name[0] != ".")
+            of_text = (".txt", ".txt.gz")  # which may be anything
+            found += [os.path.join(item, name) for name in names if not name.lower().endswith(of_text)]
         elif os.path.exists(item):
             found.append(item)
         else:
@@ -428,13 +380,14 @@ def files_of(source: Any) -> list[str]:
 class _Numbers:
     """The numbers of the labels of one mode, in the order in which they came."""
 
-    def __init__(self, name: Any) -> None:
-        self._name, self._known = name, dict[Any, int]()
+    def __init__(self, name: Any, texts: bool) -> None:
+        self._name, self._texts, self._known = name, texts, dict[Any, int]()
         self._dtype: Any = None
 
     def of(self, column: Any) -> np.ndarray:
         """The number of each label of some lines."""
-        column = pd.Series(column)
+        as_text = self._texts and column.dtype == np.int64
+        column = pd.Series(schema.as_objects(column, texts=True) if as_text else column)
         if isinstance(column.dtype, pd.CategoricalDtype):
             column = column.astype(column.cat.categories.dtype)
         self._dtype = column.dtype if self._dtype is None or self._dtype == column.dtype else object
@@ -445,24 +398,23 @@ class _Numbers:
             checks.fail_value(f"there must be at most 2**31 rows in a mode; got {len(known)} labels in {self._name!r}.")
         return numbers[codes]
 
-    def in_order(self, column: np.ndarray, texts: bool) -> Labels:
-        """The labels in order, `texts` perhaps of numbers; the numbers in a column are changed to rows, in place."""
-        known = pd.Series(list(self._known), dtype=None if texts else self._dtype)
-        labels, found = Labels.from_column(numbers_of(known) if texts else known, name=self._name)
+    def in_order(self, column: np.ndarray) -> Labels:
+        """The labels in order, texts perhaps as numbers; the numbers in a column are changed to rows, in place."""
+        known = pd.Series(list(self._known), dtype=None if self._texts else self._dtype)
+        labels, found = Labels.from_column(numbers_of(known) if self._texts else known, name=self._name)
         rows = found.astype(np.int32)
-        for first in range(0, len(column), LINES):
-            part = slice(first, first + LINES)
-            column[part] = rows[column[part]]
+        fill_by_parts(column, lambda at: rows[column[at]])
         return labels
 
 
-def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) -> ColumnEntries:
-    """Read entries of files of the same columns; ``growing(dtype)`` makes an array that grows, on scratch perhaps."""
+def read_columns(
+    given: Files, growing: Callable[[Any], Any] = GrowingInMemory
+) -> tuple[tuple[np.ndarray, ...], np.ndarray, tuple[int, ...], tuple[Labels | None, ...]]:
+    """Columns of rows (N,) int32 from 0, values (N,), shape and labels of files; `growing` makes arrays that grow."""
     files, how = files_of(given.source), schema.check_schema(given.how)
     if how.value is None:
-        checks.fail_value(
-            "value=None, to count lines, needs all of them in memory; read_tensor counts them, or add a column."
-        )
+        cure = "read_tensor counts them, or add a column"
+        checks.fail_value(f"value=None, to count lines, needs all of them in memory; {cure}.")
     kinds = {schema.format_of(file, how.format) for file in files}
     if len(kinds) > 1 and "parquet" in kinds:
         checks.fail_value(f"the files must be of one kind; got {', '.join(sorted(kinds))}.")
@@ -472,18 +424,17 @@ def read_columns(given: Files, growing: Callable[[Any], Any] = GrowingInMemory) 
         if not columns:
             schema.check_defaults(name, how, (), reader.value_name, chunk.values)
             columns = [growing(np.int32) for _ in reader.mode_names]
-            numbers = [None if mode is None else _Numbers(mode) for mode in reader.mode_names]
+            numbers = [None if mode is None else _Numbers(mode, texts) for mode in reader.mode_names]
             sizes = [0] * len(columns)
         values.append(chunk.values)
         for k, (column, known) in enumerate(zip(columns, numbers, strict=True)):
-            rows = chunk.columns[k]
-            rows = rows if known is None else known.of(schema.as_texts(rows) if texts else rows)
+            rows = chunk.columns[k] if known is None else known.of(chunk.columns[k])
             sizes[k] = max(sizes[k], int(rows.max(initial=-1)) + 1)
             column.append(rows)
     finished, y = tuple(column.finish() for column in columns), values.finish()
     if not len(y):
         checks.fail_value(f"{', '.join(files)}: no entries; at least one is needed.")
     each = zip(finished, numbers, strict=True)
-    labels = tuple(None if known is None else known.in_order(column, texts) for column, known in each)
+    labels = tuple(None if known is None else known.in_order(column) for column, known in each)
     checks.check_sizes(sizes, len(y), how.shape is not None)
-    return ColumnEntries(finished, y, tuple(sizes), labels)
+    return finished, y, tuple(sizes), labels

@@ -7,7 +7,7 @@ import gzip
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
@@ -30,21 +30,6 @@ KIND = "tensorcep.tensor"
 VERSION = 1
 # What labels, shapes and arrays that make no sense end in, here and in pandas.
 WRONG = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, MemoryError)
-
-
-def read_npz(path: str, shape: Any = None) -> SparseTensor:
-    """Read what `write_tensor` wrote; a given `shape` must be the stored one."""
-    header, arrays = read_archive(path, KIND, VERSION)
-    if shape is not None and checks.check_shape(shape) != tuple(header.get("shape", ())):
-        checks.fail_value(
-            f"shape must be left out or be that of '{path}', {tuple(header['shape'])}; got {tuple(shape)}."
-        )
-    try:
-        labels = StoredLabels(header["labels"], arrays).labels()
-        known = {"zero_rate": header.get("zero_rate", 1.0), "sampled": arrays.get("sampled")}
-        return SparseTensor(arrays["coords"], arrays["values"], header["shape"], labels, **known)
-    except WRONG as error:
-        raise ValueError(f"'{path}' is damaged ({checks.reason_of(error)}); write it again.") from error
 
 
 # Files of entries, written.
@@ -95,9 +80,8 @@ def write_tensor(
     >>> from tensorcep import SparseTensor, write_tensor
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_tensor(SparseTensor.from_coo([[0, 1], [2, 0]], [0.5, 1.5]), Path(folder) / "x.tns")
-    ...     text = (Path(folder) / "x.tns").read_text()
+    ...     (Path(folder) / "x.tns").read_text().split()
     ...
-    >>> text.split()
     ['1', '2', '0.5', '3', '1', '1.5']
     """
     text = os.fspath(path)
@@ -106,19 +90,17 @@ def write_tensor(
     if kind == "npz":  # indices in the smallest integer type
         small = np.min_scalar_type(max(tensor.shape) - 1)
         stored = stored_labels(tensor.labels)
-        arrays = {"coords": tensor.coords.astype(small), "values": tensor.values, **stored.arrays}
-        arrays |= {} if tensor.sampled is None else {"sampled": tensor.sampled}
+        sampled = {} if tensor.sampled is None else {"sampled": tensor.sampled}
+        arrays = {"coords": tensor.coords.astype(small), "values": tensor.values, **stored.arrays, **sampled}
         rate = {} if tensor.zero_rate == 1.0 else {"zero_rate": tensor.zero_rate}
         facts = {"shape": list(tensor.shape), "labels": list(stored.described), **rate}
-        write_archive(text, KIND, VERSION, facts, arrays)
-        return
+        return write_archive(text, KIND, VERSION, facts, arrays)
     if kind == "tns" and any(found is not None for found in tensor.labels):
         checks.warn_user("a .tns file holds no labels; write .npz, .csv or .parquet to keep them.", UserWarning)
     empty = [k for k, found in enumerate(tensor.labels) if found is not None and "" in found.index]
     if kind == "csv" and empty:
-        checks.fail_value(
-            f"mode {empty[0]} has the empty label '', which a csv file cannot hold; write .npz or .parquet."
-        )
+        label = "the empty label '', which a csv file cannot hold"
+        checks.fail_value(f"mode {empty[0]} has {label}; write .npz or .parquet.")
     names = mode_names(tensor.labels)
     if kind == "parquet":
         checks.optional_module("pyarrow", "writing parquet files")
@@ -229,10 +211,6 @@ def read_tensor(
     verbose : int, default=0
         1 shows a progress bar.
 
-    Returns
-    -------
-    SparseTensor
-
     Raises
     ------
     FileNotFoundError
@@ -267,41 +245,40 @@ def read_entries(
         check_seekable(text, "npz")
         if how.extras:
             checks.fail_value(f"'{text}' has no column {how.extras[0]!r}: an npz file holds a tensor; give a csv file.")
-        return read_npz(text, how.shape), {}
-    chunks = list[schema.Chunk]()
+        header, arrays = read_archive(text, KIND, VERSION)
+        if how.shape is not None and checks.check_shape(how.shape) != tuple(header.get("shape", ())):
+            kept, got = tuple(header["shape"]), tuple(how.shape)
+            checks.fail_value(f"shape must be left out or be that of '{text}', {kept}; got {got}.")
+        try:
+            stored = StoredLabels(header["labels"], arrays)
+            known = {"zero_rate": header.get("zero_rate", 1.0), "sampled": arrays.get("sampled")}
+            return SparseTensor(arrays["coords"], arrays["values"], header["shape"], stored.labels(), **known), {}
+        except WRONG as error:
+            raise ValueError(f"'{text}' is damaged ({checks.reason_of(error)}); write it again.") from error
     with open_chunks(text, how, verbose=verbose, whole=True) as reader:
         last = reader.value_name
         if duplicates == "sum" and how.value == schema.LAST and how.header and last not in (None, *schema.VALUES):
-            checks.fail_value(  # it may be a mode of a log
-                f"duplicates='sum' would add up the last column, {last!r}; pass value={last!r} if it is the value, or "
-                "value=None if every line is an event to be counted."
-            )
-        while (chunk := reader.take(None)) is not None:
-            chunks.append(chunk)
+            cure = f"value={last!r} if it is the value, or value=None if every line is an event to be counted"
+            checks.fail_value(f"duplicates='sum' would add up the last column, {last!r}; pass {cure}.")
+        chunks = list(iter(lambda: reader.take(None), None))
     if not sum(len(chunk.values) for chunk in chunks):
-        _fail_empty(text)
+        checks.fail_value(f"'{text}' {schema.EMPTY}")
     values = concatenated([chunk.values for chunk in chunks])
     extras = {name: np.concatenate([chunk.extras[name] for chunk in chunks]) for name in how.extras}
-    modes = list(enumerate(reader.mode_names))
-    columns = [[chunk.columns[k] for chunk in chunks] for k, _ in modes]
+    columns = [[chunk.columns[k] for chunk in chunks] for k in range(len(reader.mode_names))]
     chunks.clear()
     coords = np.empty((len(values), len(columns)), dtype=np.int64)
-    labels, counted = list[Labels | None](), list[int]()
-    for k, name in modes:
+    labels: list[Labels | None] = [None] * len(columns)
+    for k, name in enumerate(reader.mode_names):
         if name is None:
             np.concatenate(columns[k], out=coords[:, k])
-            counted.append(max(int(codes.max()) for codes in columns[k] if len(codes)) + 1)
-            labels.append(None)
         else:
-            found, coords[:, k] = Labels.from_column(_labels_of_parts(columns[k], reader.is_text), name)
-            counted.append(len(found))
-            labels.append(found)
+            labels[k], coords[:, k] = Labels.from_column(_labels_of_parts(columns[k], reader.is_text), name)
         columns[k].clear()
-    shape = reader.shape
-    if shape is None and how.shape is not None:
-        if any(found is not None for found in labels):
-            checks.fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
-        shape = checks.check_shape(how.shape, len(columns))
+    counted = [int(coords[:, k].max()) + 1 if found is None else len(found) for k, found in enumerate(labels)]
+    if how.shape is not None and any(found is not None for found in labels):
+        checks.fail_value("shape is only for columns of indices, and these columns hold labels; pass labels=False.")
+    shape = reader.shape if how.shape is None else checks.check_shape(how.shape, len(columns))
     if shape is None:
         checks.check_sizes(counted, len(values))
         shape = tuple(counted)
@@ -314,10 +291,6 @@ def read_entries(
     return tensor, merged
 
 
-def _fail_empty(path: str) -> NoReturn:
-    checks.fail_value(f"'{path}' holds no entries; at least one line with indices and a value is needed.")
-
-
 def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
     """Return the labels of a mode of all chunks: those of text as numbers where nothing is lost by it."""
     if not is_text:
@@ -327,7 +300,7 @@ def _labels_of_parts(parts: list[Any], is_text: bool) -> Any:
         return pd.Series(np.concatenate(parts))
     if all(isinstance(getattr(part, "dtype", None), pd.StringDtype) for part in parts):
         return numbers_of(pd.concat(parts, ignore_index=True))
-    return numbers_of(pd.Series(np.concatenate([schema.as_objects(schema.as_texts(part)) for part in parts]).tolist()))
+    return numbers_of(pd.Series(np.concatenate([schema.as_objects(part, texts=True) for part in parts]).tolist()))
 
 
 # Tables: all columns of a file as they stand.
@@ -370,7 +343,7 @@ def read_tables(
         frames = map(frame_of_chunk, iter(lambda: reader.take(lines), None))
         first = next(frames, None)
         if first is None:
-            _fail_empty(path)
+            checks.fail_value(f"'{path}' {schema.EMPTY}")
         yield first if lines is not None else pd.concat([first, *frames], ignore_index=True)
         yield from frames
 

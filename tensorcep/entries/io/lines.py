@@ -14,7 +14,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tqdm.auto import tqdm
@@ -50,7 +50,6 @@ PACKERS: dict[str, tuple[bytes, Any]] = {
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}
 MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 UNIT = "\x1f"  # in place of a separator of several characters, which the parsers do not know
-CHUNK = 1 << 16
 
 
 def only_member(source: Any, name: str) -> str:
@@ -63,52 +62,6 @@ def only_member(source: Any, name: str) -> str:
     if found[0].flag_bits & 1:
         raise ValueError(f"'{name}' is encrypted; unpack it first, and read what comes out.")
     return found[0].filename
-
-
-class Recoded(io.RawIOBase):
-    """Bytes in UTF-8, with one character in place of a separator of several."""
-
-    def __init__(self, source: Any, encoding: str | None, separator: str | None, name: str) -> None:
-        super().__init__()
-        self._source, self._encoding, self._name = source, encoding, name
-        self._decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)()
-        self._separator = (separator or "").encode()
-        self._ready, self._rest, self._ended = b"", b"", False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and not self._ended:
-            data, mark = self._source.read1(CHUNK), self._separator
-            self._ended = not data
-            try:
-                data = data if self._decoder is None else self._decoder.decode(data, final=self._ended).encode()
-            except UnicodeError as error:
-                problem = f"is not {self._encoding} text ({error.reason if hasattr(error, 'reason') else error})"
-                raise ValueError(f"'{self._name}' {problem}; say encoding= what it is.") from error
-            data = (self._rest + data).replace(mark, UNIT.encode()) if mark else data
-            # What may be the beginning of a separator waits for the rest of it.
-            kept = 0 if self._ended else next((n for n in range(len(mark) - 1, 0, -1) if data.endswith(mark[:n])), 0)
-            self._ready, self._rest = data[: len(data) - kept], data[len(data) - kept :]
-        count = min(len(buffer), len(self._ready))
-        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
-        return count
-
-
-def recoded(source: Any, encoding: str | None, separator: str | None, name: str) -> Any:
-    """Return a source of bytes in UTF-8: what a byte-order mark or the caller says of its encoding is heeded."""
-    head = source.peek(4)[:4] if hasattr(source, "peek") else b""
-    marked = next((encoding for mark, encoding in MARKS.items() if head.startswith(mark)), None)
-    zeros = [at for at, byte in enumerate(head) if byte == 0]  # of UTF-16 without a mark; no other text has any
-    if zeros in ([1, 3], [0, 2]):
-        marked = "utf-16-le" if zeros == [1, 3] else "utf-16-be"
-    encoding = encoding or marked
-    if encoding is not None and codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
-        encoding = None
-    if encoding is None and separator is None:
-        return source
-    return io.BufferedReader(Recoded(source, encoding, separator, name), BUFFER)
 
 
 class _Counted(io.FileIO):
@@ -126,38 +79,61 @@ class _Counted(io.FileIO):
 
 
 class Watched(io.BufferedIOBase):
-    """A buffered source of bytes, of which a line without end or a bomb must not reach a parser."""
+    """The bytes of a source in UTF-8, with `UNIT` for a long separator; of bombs and lines without end none."""
 
-    def __init__(self, source: Any, name: str, packed: _Counted | None = None) -> None:
+    def __init__(
+        self, source: Any, name: str, encoding: str | None, separator: str | None = None, packed: _Counted | None = None
+    ) -> None:
         super().__init__()
         self._source, self._name, self._packed = source, name, packed
         self._count, self._open = 0, 0  # bytes, and those of the line that has begun
+        head = source.peek(4)[:4] if hasattr(source, "peek") else b""
+        zeros = [at for at, byte in enumerate(head) if byte == 0]  # of UTF-16 without a mark; no other text has any
+        if encoding is None and zeros in ([1, 3], [0, 2]):
+            encoding = "utf-16-le" if zeros == [1, 3] else "utf-16-be"
+        encoding = encoding or next((encoding for mark, encoding in MARKS.items() if head.startswith(mark)), "utf-8")
+        is_plain = codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+        self._encoding, self._decoder = encoding, None if is_plain else codecs.getincrementaldecoder(encoding)()
+        self._separator, self._rest = (separator or "").encode(), b""
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        return self._checked(self._source.read(size))
+        return self._checked(self._recoded(self._source.read, size))
 
     def read1(self, size: int = -1) -> bytes:  # what there is at once, without waiting for more
-        return self._checked(self._source.read1(max(size, AT_ONCE)))
+        return self._checked(self._recoded(self._source.read1, max(size, AT_ONCE)))
+
+    def _recoded(self, read: Callable[[int | None], bytes], size: int | None) -> bytes:
+        is_end, mark, data = False, self._separator, b""
+        while not data and not is_end:
+            data = read(size)
+            is_end = not data
+            try:
+                data = data if self._decoder is None else self._decoder.decode(data, final=is_end).encode()
+            except UnicodeError as error:
+                problem = f"is not {self._encoding} text ({error.reason if hasattr(error, 'reason') else error})"
+                raise ValueError(f"'{self._name}' {problem}; say encoding= what it is.") from error
+            if mark:  # what may be the beginning of a separator waits for the rest of it
+                data = (self._rest + data).replace(mark, UNIT.encode())
+                kept = 0 if is_end else next((n for n in range(len(mark) - 1, 0, -1) if data.endswith(mark[:n])), 0)
+                data, self._rest = data[: len(data) - kept], data[len(data) - kept :]
+        return data
 
     def _checked(self, data: bytes) -> bytes:
-        self._count += len(data)
-        if self._packed is not None and self._count > GROWTH_FROM + GROWTH * self._packed.count:
-            self._refuse(
-                f"unpacks to more than {GROWTH} times its size; if that is right, unpack it first (gunzip) and read "
-                "what comes out"
-            )
+        self._count, problem = self._count + len(data), ""
         ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
         if self._open + (min(ends) if ends else len(data)) > LONGEST:
-            self._refuse(f"has a line of more than {LONGEST:,} bytes; it is no file of entries, or is damaged")
+            problem = f"has a line of more than {LONGEST:,} bytes; it is no file of entries, or is damaged"
+        if self._packed is not None and self._count > GROWTH_FROM + GROWTH * self._packed.count:
+            cure = "if that is right, unpack it first (gunzip) and read what comes out"
+            problem = f"unpacks to more than {GROWTH} times its size; {cure}"
+        if problem:
+            raise ValueError(f"'{self._name}' {problem}.")
         last = max(data.rfind(b"\n"), data.rfind(b"\r"))
         self._open = len(data) - last - 1 if ends else self._open + len(data)
         return data
-
-    def _refuse(self, problem: str) -> None:
-        raise ValueError(f"'{self._name}' {problem}.")
 
 
 def check_seekable(path: str, kind: str) -> str:
@@ -183,12 +159,12 @@ def open_binary(
             head = plain.peek(8)[:8]
             packer = next((name for name, (mark, _) in PACKERS.items() if head.startswith(mark)), "")
             packer = "" if packer == "bzip2" and head[4:7] != b"1AY" else packer
-            if packer == "zip" and not plain.seekable():
-                raise ValueError(f"'{path}' is a pipe, from which zip cannot be read; write it to a file first.")
+            if packer == "zip":
+                check_seekable(path, packer)
             source: Any = stack.enter_context(PACKERS[packer][1](plain)) if packer else plain
             if packer == "zip":
                 source = stack.enter_context(source.open(only_member(plain, path)))
-            yield Watched(recoded(source, encoding, separator, path), path, counted if packer else None)
+            yield Watched(source, path, encoding, separator, counted if packer else None)
     except PACKED_ERRORS as error:
         if not packer or getattr(error, "errno", None) is not None:
             raise
@@ -199,11 +175,9 @@ def open_binary(
 @contextlib.contextmanager
 def open_lines(path: str, encoding: str | None = None) -> Iterator[Iterator[str]]:
     """Yield the lines of a text file, or those of standard input as they arrive."""
-    with contextlib.ExitStack() as stack:
-        if path == STDIN:
-            handle: Any = Watched(recoded(sys.stdin.buffer, encoding, None, "standard input"), "standard input")
-        else:
-            handle = stack.enter_context(open_binary(path, encoding))
+    is_pipe = path == STDIN
+    opened: Any = Watched(sys.stdin.buffer, "standard input", encoding) if is_pipe else open_binary(path, encoding)
+    with contextlib.nullcontext(opened) if is_pipe else opened as handle:
         try:
             # with or without the mark that spreadsheets put first
             yield io.TextIOWrapper(handle, encoding="utf-8-sig", errors=UNDECODED, newline="")
@@ -217,13 +191,10 @@ def open_lines(path: str, encoding: str | None = None) -> Iterator[Iterator[str]
 
 def is_text(text: str) -> bool:
     """Whether all of a text was UTF-8."""
-    if text.isascii():
-        return True
     try:
-        text.encode()
+        return text.isascii() or text.encode() is not None
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def translated(lines: Iterable[str], mark: str | None) -> Iterable[str]:

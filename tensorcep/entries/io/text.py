@@ -6,55 +6,30 @@ only where every line must hold one good entry; lines that are anything else are
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import csv
-import itertools
-import math
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from io import BufferedIOBase, BytesIO, TextIOWrapper
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from io import BufferedIOBase, BufferedReader, BytesIO, TextIOWrapper
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from tensorcep.core.checks import INT64_MAX, fail_value
+from tensorcep.entries.io import lines as raw
 from tensorcep.entries.io import schema
-from tensorcep.entries.io.lines import (
-    BLANKS,
-    LONG_FIELD,
-    NOT_TEXT,
-    UNDECODED,
-    UNIT,
-    comma_hint,
-    filled,
-    is_text,
-    number_in,
-    open_binary,
-    open_lines,
-    shown,
-    split_line,
-    translated,
-)
 
 BLOCK = 4 << 20  # bytes: large enough to hide the cost per block, small enough to stay near the processor's caches
-OF_STREAM = 2  # of so many parts of what is read at once streams, which keep less in memory, take one at a time
 IN_CACHE = 1 << 17  # bytes for several array operations in turn
-MAX_THREADS = 8  # the parser works outside Python's lock, but what surrounds it does not
-FEW = 250  # lines that are read one by one in less time than a call of pandas takes
-MANY = 1 << 16  # lines looked at together
 MOST_SPANNED = 1000  # lines of a quoted field
 MARK = b"\xef\xbb\xbf"
-FIRST_LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)")
+LINE = re.compile(rb"[^\r\n]*(\r\n|\r|\n)?")
 PARSE_ERRORS = (ValueError, OverflowError, TypeError)  # pandas' own ParserError is a ValueError
 # Before 3.1 pandas' default was fast but could be off in the last digit; since then it is exact, and the option goes.
-_EXACT: dict[str, Any] = (
-    {} if tuple(int(p) for p in pd.__version__.split(".")[:2]) >= (3, 1) else {"float_precision": "round_trip"}
-)
+_BEFORE = tuple(int(part) for part in pd.__version__.split(".")[:2]) < (3, 1)
+_EXACT: dict[str, Any] = {"float_precision": "round_trip"} if _BEFORE else {}
 
 
 # Many lines together.
@@ -78,7 +53,7 @@ def entries_in(block: bytes, layout: schema.TextLayout, objects: bool = True) ->
             with np.errstate(invalid="ignore"):  # an infinite index: pandas warns of its cast before it refuses it
                 found = _checked(block, layout, dialect, objects)
         except pd.errors.EmptyDataError:  # nothing but comments
-            return schema.chunk_of([], layout.mode_names, layout.how, schema.START), 0
+            return schema.chunk_of([], layout.mode_names, layout.how), 0
         except PARSE_ERRORS:
             continue
         if found is not None:
@@ -89,33 +64,29 @@ def entries_in(block: bytes, layout: schema.TextLayout, objects: bool = True) ->
 def _dialects(block: bytes, layout: schema.TextLayout) -> Iterator[Dialect]:
     """Yield ways to parse a block, quick ones first: these refuse what they would read otherwise than the last one."""
     how, comment = layout.how, layout.comment
-    common: dict[str, Any] = {"na_filter": False, "comment": comment, "low_memory": not layout.labelled}
-    if comment is not None and comment.encode() not in block:
-        common["comment"] = None
-    if how.decimal != ".":
-        common["decimal"] = how.decimal
+    common: dict[str, Any] = {"na_filter": False, "low_memory": not layout.labelled, "decimal": how.decimal}
+    common["comment"] = None if comment is None or comment.encode() not in block else comment
     if how.drop_missing and layout.value is not None:
         common |= {"na_filter": True, "keep_default_na": False, "na_values": {layout.value: list(schema.MISSING)}}
     numbers: dict[Any, Any] = dict.fromkeys([] if layout.labelled else layout.modes, np.int64)
     numbers |= dict.fromkeys(layout.extras, np.float64)
     if layout.value is not None:
         numbers[layout.value] = object if how.words else np.float64
-    texts = dict.fromkeys(field for field in range(len(layout.names)) if field not in numbers)
-    as_they_are = {**dict.fromkeys(texts, object), **numbers}
+    as_they_are = {**dict.fromkeys(range(len(layout.names)), object), **numbers}
     if layout.separator is None:
         blank = re.match(rb"\s*[^ \t\r\n]+([ \t])", block)
         if blank and common["comment"] is None:
             yield {**common, "sep": blank[1].decode(), "quoting": csv.QUOTE_NONE, "dtype": numbers}
-        yield {**common, "sep": r"\s+", "quoting": csv.QUOTE_NONE, "dtype": numbers, "encoding_errors": UNDECODED}
+        yield {**common, "sep": r"\s+", "quoting": csv.QUOTE_NONE, "dtype": numbers, "encoding_errors": raw.UNDECODED}
         return
-    common["sep"] = r"\s+" if layout.separator == BLANKS else layout.separator
+    common["sep"] = r"\s+" if layout.separator == raw.BLANKS else layout.separator
     begins_blank = rb"^[ \t]|[ \t](?<=[%b\r\n].)" % re.escape(layout.separator.encode())
-    may_be = layout.separator != BLANKS and (b" " in block or b"\t" in block)
+    may_be = layout.separator != raw.BLANKS and (b" " in block or b"\t" in block)
     common["skipinitialspace"] = may_be and re.search(begins_blank, block, re.DOTALL) is not None
     # pandas makes an object of each field where bytes that are no text must be kept: so it is asked without first.
     if not layout.as_text:
         yield {**common, "dtype": numbers}
-    yield {**common, "dtype": as_they_are, "encoding_errors": UNDECODED}
+    yield {**common, "dtype": as_they_are, "encoding_errors": raw.UNDECODED}
 
 
 def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects: bool) -> Block | None:
@@ -124,22 +95,20 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
     n_rows, last = len(frame), len(layout.names) - 1
     if frame.shape[1] != last + 1:
         return None
-    known = None
-    if dialect["na_filter"]:
-        known = frame[layout.value].notna().to_numpy()
-        known = None if known.all() else known
+    known: Any = frame[layout.value].notna().to_numpy() if dialect["na_filter"] else np.ones(0, dtype=bool)
+    known = None if known.all() else known
     # A line that ends early leaves empty text in its last field.
     is_free = layout.as_text or last not in (*layout.modes, *layout.extras, layout.value)
     if known is not None or (is_free and _any_empty(frame[last])):
         separator = (layout.separator or " ").encode()
-        if b'"' in block or layout.separator in (None, BLANKS) or block.count(separator) != n_rows * last:
+        if b'"' in block or layout.separator in (None, raw.BLANKS) or block.count(separator) != n_rows * last:
             return None
     if known is not None:
         frame = frame[known].reset_index(drop=True)
     columns: list[Any]
     if layout.labelled:
         has_integers = any(frame[field].dtype == np.int64 for field in layout.modes)
-        exact = has_integers and not any_number_as_name(block, layout.separator or BLANKS)
+        exact = has_integers and not any_number_as_name(block, layout.separator or raw.BLANKS)
         columns = [_labels(frame[field], field, block, layout, dialect, known, exact) for field in layout.modes]
     else:
         sizes = (min(size, schema.MOST_ROWS) for size in layout.shape or (schema.MOST_ROWS,) * len(layout.modes))
@@ -148,24 +117,13 @@ def _checked(block: bytes, layout: schema.TextLayout, dialect: Dialect, objects:
     if any(found is None for found in columns):
         return None
     if layout.labelled and objects:
-        columns = [schema.as_objects(schema.as_texts(found)) for found in columns]
-    values = np.ones(len(frame)) if layout.value is None else frame[layout.value].to_numpy()
-    extras = {layout.names[field]: frame[field].to_numpy() for field in layout.extras}
-    numbers = list(extras.values())
-    if not (how.words and layout.value is not None):
-        numbers.append(values)
-    elif frame[layout.value].isin(schema.MISSING).any() or not all(map(is_text, values)):
-        return None
-    if not all(np.isfinite(found).all() for found in numbers):
-        return None
-    values = values.astype(object) if how.words and layout.value is not None else values
-    lines = None if known is None else np.flatnonzero(known)
-    return schema.Chunk(tuple(columns), values, extras, lines=lines), n_rows
+        columns = [schema.as_objects(found, texts=True) for found in columns]
+    chunk = schema.chunk_of_frame(frame, columns, layout.value, layout.extras, how, known)
+    return None if chunk is None else (chunk, n_rows)
 
 
 def _parsed(block: bytes, dialect: Dialect) -> pd.DataFrame:
-    frame: pd.DataFrame = pd.read_csv(BytesIO(block), header=None, engine="c", **dialect, **_EXACT)
-    return frame
+    return pd.read_csv(BytesIO(block), header=None, engine="c", **dialect, **_EXACT)
 
 
 def _labels(
@@ -176,10 +134,10 @@ def _labels(
         return column.to_numpy()
     is_string = isinstance(column.dtype, pd.StringDtype) or dialect["dtype"].get(field) is object
     if not is_string and not (column.dtype == object and pd.api.types.infer_dtype(column, skipna=False) == "string"):
-        only = {"dtype": {field: object}, "usecols": [field], "na_filter": False, "encoding_errors": UNDECODED}
+        only = {"dtype": {field: object}, "usecols": [field], "na_filter": False, "encoding_errors": raw.UNDECODED}
         column = _parsed(block, {**{k: v for k, v in dialect.items() if k[:2] not in ("na", "ke")}, **only})[field]
         column = column if known is None else column[known].reset_index(drop=True)
-    is_good = column.dtype != object or block.isascii() or is_text("".join(column))
+    is_good = column.dtype != object or block.isascii() or raw.is_text("".join(column))
     return column if is_good and (layout.as_text or not _any_empty(column)) else None
 
 
@@ -214,9 +172,9 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
     """Return the rows or the labels of a line, then its extras and its value; what is wrong; or None for no entry."""
     how, n_fields, base = layout.how, len(layout.names), layout.how.index_base
     try:
-        fields = split_line(text, layout.separator, layout.comment)
+        fields = raw.split_line(text, layout.separator, layout.comment)
     except csv.Error:
-        return LONG_FIELD
+        return raw.LONG_FIELD
     may_lack = how.drop_missing and layout.value is not None and len(fields) == n_fields
     if not fields or (may_lack and fields[layout.value].strip() in schema.MISSING):  # type: ignore[index]
         return None
@@ -226,9 +184,9 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
         return f"{what}, or give row names, as R writes them, a name in the header" if of_r else what
     entry: list[Any] = [fields[field] for field in layout.modes]
     for k, field in enumerate([] if layout.labelled else layout.modes):
-        index = number_in(fields[field])
-        where = f"has index {shown(fields[field])} in field {field + 1}"
-        if index is None or index != index or index in (math.inf, -math.inf) or index != int(index):
+        index = raw.number_in(fields[field])
+        where = f"has index {raw.shown(fields[field])} in field {field + 1}"
+        if index is None or (isinstance(index, float) and not index.is_integer()):
             return f"{where}, which is not an integer; mend it"
         if index < base:
             hint = "pass index_base=0 if this file counts from 0" if index == 0 else "mend it"
@@ -241,8 +199,8 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
             return f"{where}; {schema.TOO_MANY}"
         entry[k] = int(index) - base
     for field in layout.modes if layout.labelled and not layout.as_text else ():
-        if not is_text(fields[field]):
-            return f"has the label {shown(fields[field])}, which {NOT_TEXT}"
+        if not raw.is_text(fields[field]):
+            return f"has the label {raw.shown(fields[field])}, which {raw.NOT_TEXT}"
         if fields[field] == "":
             return f"has an empty label; mend it, or leave {_named(field, layout)} out of modes="
     for field in [*layout.extras, *([] if layout.value is None else [layout.value])]:
@@ -255,25 +213,25 @@ def entry_in(text: str, layout: schema.TextLayout) -> list[Any] | str | None:
 
 def _named(field: int, layout: schema.TextLayout) -> str:
     name = layout.names[field]
-    return f"field {field + 1}" if name is None else f"column {shown(str(name))}"
+    return f"field {field + 1}" if name is None else f"column {raw.shown(str(name))}"
 
 
 def _value_of(text: str, field: int, layout: schema.TextLayout) -> float | str:
     """The number in a field, 0 where a word is asked for, or what is wrong with it."""
     how, is_value = layout.how, field == layout.value
-    value = 0 if is_value and how.words and text.strip() not in schema.MISSING else number_in(text, how.decimal)
-    if not is_text(text):
-        return f"has {shown(text)} in field {field + 1}, which {NOT_TEXT}"
+    value = 0 if is_value and how.words and text.strip() not in schema.MISSING else raw.number_in(text, how.decimal)
+    if not raw.is_text(text):
+        return f"has {raw.shown(text)} in field {field + 1}, which {raw.NOT_TEXT}"
     if value is None:
         by_default = how.value == "last column" and is_value and layout.names[field] is not None
         why = f" ({_named(field, layout)}, the last one; value= names another)" if by_default else ""
         why = why if is_value else f" ({_named(field, layout)})"
         cure = "drop_missing=True leaves such lines out, or " if text.strip() in schema.MISSING and is_value else ""
-        cure += "mend it" + comma_hint(text, how.decimal)
-        return f"has {shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
+        cure += "mend it" + raw.comma_hint(text, how.decimal)
+        return f"has {raw.shown(text)} in field {field + 1}, which is not a number{why}; {cure}"
     if not abs(value) <= sys.float_info.max:  # an integer of hundreds of digits is not, and is no float either
         cure = "so leave unobserved cells out" + (" (drop_missing=True does)" if value != value else "")
-        return f"has the value {shown(text)}; values must be finite, {cure}"
+        return f"has the value {raw.shown(text)}; values must be finite, {cure}"
     return value
 
 
@@ -282,180 +240,127 @@ def _value_of(text: str, field: int, layout: schema.TextLayout) -> float | str:
 
 def blocks_of(handle: BufferedIOBase, size: int) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
-    parts: list[bytes | memoryview] = []
-    first = True
-    while data := handle.read(size):
-        data, first = data.removeprefix(MARK) if first else data, False
-        end = data.rfind(b"\n") + 1
-        parts.append(memoryview(data)[:end] if end else data)
-        if end:
-            yield b"".join(parts)
-            parts = [data[end:]]
-    if any(parts):
-        yield b"".join(parts)
+    source, mark = BufferedReader(handle), MARK
+    while data := source.read(size) + source.readline():
+        yield data.removeprefix(mark)
+        mark = b""
 
 
 def lines_of(block: bytes) -> list[str]:
     """The lines of a block, whichever of the three ends they have."""
-    return list(TextIOWrapper(BytesIO(block), "utf-8", UNDECODED, newline=""))
+    return list(TextIOWrapper(BytesIO(block), "utf-8", raw.UNDECODED, newline=""))
 
 
 def n_lines_of(block: bytes) -> int:
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-        return len(lines_of(block))
+        return len(block.splitlines())
     chars = np.frombuffer(block, np.uint8)
     parts = (chars[at : at + IN_CACHE] for at in range(0, len(chars), IN_CACHE))
     return sum(int(np.count_nonzero(part == ord("\n"))) for part in parts) + (not block.endswith(b"\n"))
 
 
+# A piece of text, and its entries where threads look for them; False where few lines are not parsed together.
+Piece: TypeAlias = "tuple[bytes, Future[Block | None] | bool | None]"
+
+
 class TextReader(schema.ChunkReader):
-    """The entries of a .tns or csv file from a position on: of blocks, with threads parsed a few ahead, or of lines."""
+    """The entries of a .tns or csv file from a position on; with threads a few blocks are parsed ahead."""
 
     is_text = True
 
     def __init__(
-        self,
-        layout: schema.TextLayout,
-        blocks: Iterator[bytes],
-        lines: Iterator[str],
-        start: schema.Position,
-        bad_line: schema.BadLine,
-        pool: ThreadPoolExecutor | None = None,
+        self, layout: schema.TextLayout, read: Callable[[int | None], bytes], start: schema.Position, pool: Any = None
     ) -> None:
         super().__init__(schema.Position(start.file, max(start.line, layout.skip)))
-        self._layout, self._blocks, self._lines, self._bad_line, self._pool = layout, blocks, lines, bad_line, pool
-        self._ahead: collections.deque[tuple[bytes, Future[Block | None] | None]] = collections.deque()
+        self._layout, self._read, self._pool = layout, read, pool
         self._n_filled = 0  # lines with an entry
         self.mode_names = layout.mode_names
         self.value_name = None if layout.value is None else layout.names[layout.value]
         self.shape, self.is_log = layout.shape, layout.value is None
-        self._skip(layout.skip)
-        self._count_filled(self._skip(self._position.line - layout.skip))
+        for count, is_head in ((layout.skip, True), (self._position.line - layout.skip, False)):
+            while count and (block := self._next_lines(count)):
+                count -= n_lines_of(block)
+                self._count_filled(b"" if is_head else block)
 
-    def _skip(self, count: int) -> list[str]:
-        """Move behind so many lines; return them where they must be counted, and some others where not."""
-        skipped = list(itertools.islice(self._lines, count))
-        count -= len(skipped)
-        while count and (block := next(self._blocks, None)) is not None:
-            n_lines = n_lines_of(block)
-            if self._layout.n_entries is not None:
-                skipped += lines_of(block)[:count]
-            if n_lines > count:
-                rest = "".join(lines_of(block)[count:]).encode(errors=UNDECODED) if b"\r" in block else None
-                self._blocks = itertools.chain([rest or block.split(b"\n", count)[count]], self._blocks)
-            count -= min(count, n_lines)
-        return skipped
+    def _next_piece(self, count: int | None) -> Piece | None:
+        n_ahead = self._pool._max_workers if self._pool else 0
+        while len(self._pieces) <= n_ahead and (block := self._read(count)):
+            waiting = self._pool.submit(entries_in, block, self._layout, False) if self._pool else self._pool
+            self._pieces.append((block, waiting))
+        if self._pieces:
+            return self._pieces.popleft()
+        self._count_filled(at_end=True)
+        return None
 
-    def _count_filled(self, lines: Iterable[str], at_end: bool = False) -> None:
-        """Hold the entries so far against what the header promises."""
+    def _next_lines(self, count: int) -> bytes:
+        """The next lines, so many or fewer, none at the end."""
+        block, waiting = self._next_piece(count) or (b"", None)
+        if n_lines_of(block) <= count:
+            return block
+        end = 0
+        for _ in range(count):
+            end = LINE.match(block, end).end()  # type: ignore[union-attr]
+        self._pieces.appendleft((block[end:], None if waiting else waiting))
+        return block[:end]
+
+    def _count_filled(self, block: bytes = b"", n: int = 0, at_end: bool = False) -> None:
+        """Hold the entries so far, with those of a block or `n` more, against what the header promises."""
         promised = self._layout.n_entries
         if promised is not None:
-            self._n_filled += sum(1 for _ in filled(lines, self._layout.comment))
+            self._n_filled += n + sum(1 for _ in raw.filled(lines_of(block), self._layout.comment))
             if self._n_filled > promised or (at_end and self._n_filled < promised):
                 found = f"'{self._layout.path}' holds {self._n_filled} entries"
                 fail_value(f"{found} where its header promises {promised}; it may be truncated.")
 
-    def _next_block(self) -> tuple[bytes, Future[Block | None] | None] | None:
-        n_ahead = 0 if self._pool is None else self._pool._max_workers
-        while len(self._ahead) <= n_ahead and (block := next(self._blocks, None)) is not None:
-            waiting = None if self._pool is None else self._pool.submit(entries_in, block, self._layout, False)
-            self._ahead.append((block, waiting))
-        return self._ahead.popleft() if self._ahead else None
+    def _parts(self, piece: Piece, step: int) -> list[Piece]:
+        lines = piece[0].splitlines(keepends=True)
+        return [(b"".join(lines[at : at + step]), False) for at in range(0, len(lines), step)]
 
-    def _load(self, count: int | None) -> bool:
-        found = self._next_block()
-        if found is None:
-            self._count_filled((), at_end=True)
-            return False
-        block, waiting = found
-        entries = entries_in(block, self._layout, count is not None) if waiting is None else waiting.result()
-        n_lines = n_lines_of(block)
-        if entries is None or (entries[1] != n_lines and count is not None and count < n_lines):
-            self._lines = iter(lines_of(block))
-            return True
-        self._n_filled += entries[1]
-        self._count_filled(())
-        self._set(entries[0], n_lines)
-        return True
+    def _together(self, piece: Piece, count: int | None) -> tuple[schema.Chunk | None, int]:
+        block, waiting = piece
+        found, n = None, n_lines_of(block)
+        if isinstance(waiting, Future):
+            found = waiting.result()
+        elif waiting is None or n > schema.FEW_LINES:
+            found = entries_in(block, self._layout, count is not None)
+        if found is None or (found[1] != n and count is not None and count < n):
+            return None, n
+        self._count_filled(n=found[1])
+        return found[0], n
 
-    def _one_by_one(self, count: int | None) -> schema.Chunk | None:
-        layout = self._layout
-        lines = list(itertools.islice(self._lines, MANY if count is None else min(count, MANY)))
-        if not lines:
-            return None
-        self._count_filled(lines)
-        first = self._position.line + 1
-        if len(lines) > FEW:
-            together = entries_in("".join(lines).encode(errors=UNDECODED), layout, count is not None)
-            if together is not None and together[1] == sum(1 for _ in filled(lines, layout.comment)):
-                self._position = self._position._replace(line=first - 1 + len(lines))
-                return together[0]._replace(position=self._position, lines=None)
+    def _one_by_one(self, piece: Piece) -> tuple[schema.Chunk, int]:
+        layout, lines = self._layout, lines_of(piece[0])
+        self._count_filled(piece[0])
         entries, n = list[list[Any]](), 0
         while n < len(lines):
-            text, number = lines[n], first + n
+            text, number = lines[n], self._position.line + n + 1
             entry, used = entry_in(text, layout), 1
             if isinstance(entry, str) and layout.separator is not None and text.count('"') % 2:
                 entry, used = self._spanning(lines[n:]) or (entry, used)
             if isinstance(entry, str):
-                text = text if layout.mark is None else text.replace(UNIT, layout.mark)
-                self._bad_line(layout.path, number, entry, text)
+                text = text if layout.mark is None else text.replace(raw.UNIT, layout.mark)
+                layout.how.bad_line(layout.path, number, entry, text)
             elif entry is not None:
                 entries.append(entry)
             n += used
-        self._position = self._position._replace(line=first - 1 + n)
-        return schema.chunk_of(entries, layout.mode_names, layout.how, self._position)
+        return schema.chunk_of(entries, layout.mode_names, layout.how), n
 
     def _spanning(self, begun: list[str]) -> tuple[Any, int] | None:
         """The entry of the first line and of those in which its quoted field goes on, with their number; or None."""
-        text, extra = begun[0], list[str]()
+        text, extra = begun[0], b""
         for used in range(2, MOST_SPANNED):
             if used > len(begun):
-                extra += itertools.islice(itertools.chain(self._lines, self._next_blocks_lines()), 1)
-                if used > len(begun) + len(extra):
-                    break
-            line = begun[used - 1] if used <= len(begun) else extra[-1]
-            text += line
-            if line.count('"') % 2:
+                line = self._next_lines(1)
+                extra += line
+                begun += lines_of(line)
+            if used > len(begun):
+                break
+            text += begun[used - 1]
+            if begun[used - 1].count('"') % 2:
                 entry = entry_in(text, self._layout)
                 if isinstance(entry, str):
                     break
                 return entry, used
-        self._lines = itertools.chain(extra, self._lines)
+        if extra:
+            self._pieces.appendleft((extra, False))
         return None
-
-    def _next_blocks_lines(self) -> Iterator[str]:
-        """Yield the lines of the next blocks, one by one, which these then lack."""
-        while (found := self._next_block()) is not None:
-            block, first = found[0], FIRST_LINE.match(found[0])
-            end = len(block) if first is None else first.end()
-            if end < len(block):
-                self._ahead.appendleft((block[end:], None))
-            yield lines_of(block[:end])[0]
-
-
-@contextlib.contextmanager
-def open_text(
-    path: str,
-    how: schema.Schema,
-    layout_in: Callable[[Iterator[str]], schema.TextLayout],
-    start: schema.Position,
-    bad_line: schema.BadLine,
-    verbose: int = 0,
-    whole: bool = False,
-    large: bool = False,
-) -> Iterator[TextReader]:
-    """Yield the reader of a text file, whose first lines give the layout; of a pipe nothing is read before its use."""
-    with open_lines(path, how.encoding) as lines:
-        first, again = itertools.tee(lines)  # a pipe cannot be read twice
-        layout = layout_in(first)
-        del first  # which would keep all lines
-        if not os.path.isfile(path):
-            yield TextReader(layout, iter(()), iter(translated(again, layout.mark)), start, bad_line)
-            return
-    # The parser makes text under Python's lock, so that threads only cost then.
-    alone = not whole or layout.labelled or os.path.getsize(path) <= BLOCK
-    threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
-    size = BLOCK if whole or large else max(BLOCK // OF_STREAM, 1)
-    with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
-        yield TextReader(layout, blocks_of(handle, size), iter(()), start, bad_line, pool)
