@@ -661,8 +661,6 @@ def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
         path.unlink()
     with pytest.raises(ValueError, match=r"value\.npy' are damaged \(another checksum\); remove the folder"):
         distributed.fit(of_workers("vmp"), TENSOR, **how)
-    monkeypatch.setattr(
-        "tensorcep.cp.workers.partitions.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9)
-    )
+    monkeypatch.setattr("tensorcep.cp.workers.files.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9))
     with pytest.raises(OSError, match=r"has room for 9 bytes, and [0-9,]+ are needed; free some"):
         distributed.fit(of_workers("vmp"), TENSOR, client=client)

@@ -26,8 +26,7 @@ from tensorcep.cp.inputs.side_information import lost_knowledge
 from tensorcep.cp.inputs.weights import weighted_entries
 from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.entries import all_coords
-from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import resolve
+from tensorcep.cp.plan.plan import Plan, resolve
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
 from tensorcep.cp.posterior.belief import Result, first_member

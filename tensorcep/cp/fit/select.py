@@ -30,9 +30,9 @@ from tensorcep.cp.model.columns import columns_within, parts_of
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
+from tensorcep.cp.plan import plan as planning
 from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Engine, Plan, QuickFit
-from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Draft, Engine, Plan, QuickFit
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import has_one_state
@@ -42,8 +42,8 @@ from tensorcep.priors.by_mode import expected_of
 
 
 def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> Plan:
-    """The plan of a fit, decided by rule (`tensorcep.cp.plan.resolve.resolve`, which takes `how`) and by quick fits."""
-    return select(resolve(spec, entries, source, **how))
+    """The plan of a fit, decided by rule (`tensorcep.cp.plan.plan.resolve`, which takes `how`) and by quick fits."""
+    return select(planning.resolve(spec, entries, source, **how))
 
 
 def select(draft: Draft) -> Plan:
@@ -58,7 +58,7 @@ def select(draft: Draft) -> Plan:
 
 def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     """The plan of a draft in these columns, and the policy that runs it."""
-    problem, rows = problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
+    problem, rows = planning.problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
     if problem.power is not None:
         check_power(draft.method.name, problem)
     quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
@@ -102,7 +102,7 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
             some |= {"main+cp": parts | {"pair": 0}}
     quick = []
     for kind, own in some.items():
-        problem, _ = problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
+        problem, _ = planning.problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
         quick.append(QuickFit(kind, engine, problem, columns_within(own, parts, order)))
     return tuple(quick)
 
@@ -212,7 +212,7 @@ def with_best_noise(draft: Draft) -> Draft:
     """The draft with the kind of noise that predicts entries left out best, where that was left open."""
     if draft.facts.get("noise_") != "auto":
         return draft
-    problem, _ = problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
+    problem, _ = planning.problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     uneven = kinds[_best(draft, [problem._replace(uneven=kind) for kind in kinds])]
     noise = {"noise_": name_of_noise(uneven, draft.labels)}
@@ -231,9 +231,9 @@ def with_best_power(draft: Draft) -> Draft:
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
         given, how = (coords, values, data.shape, None), (chosen.settings, None)
-        packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
+        packed, own, ordered = planning.packed_entries(draft.spec, given, likelihood, how, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    best = _best(draft, [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each])
+    best = _best(draft, [planning.problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each])
     return draft._replace(data=each[best], facts=draft.facts | tried[best][1])
 
 

@@ -15,8 +15,7 @@ from tensorcep.core.checks import check_shape, fail_value
 from tensorcep.cp.inputs.coordinates import Entries
 from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spill
-from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
-from tensorcep.cp.plan.memory import peak, room_for_draws, within
+from tensorcep.cp.plan.auto import check_storable, choose, peak, room_for_draws, with_numbers, within
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method

@@ -30,7 +30,7 @@ from tensorcep.cp.methods import listed, proposes_rows, why_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.workers.executor import ClusterExecutor, is_shared
-from tensorcep.cp.workers.site_files import SiteFiles, StoredSites
+from tensorcep.cp.workers.files import SiteFiles, StoredSites
 from tensorcep.entries.tables import UNSAID, frame_of_dask, is_of
 
 KIND, VERSION = "tensorcep.checkpoint", 2

@@ -26,9 +26,8 @@ from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import ALIGNED_BLOCKS, RowSource
 from tensorcep.cp.workers import tasks
-from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, shared, write_part
+from tensorcep.cp.workers.files import Beginning, ChunkPart, RowPartition, SiteFiles, SiteMemory, shared, write_part
 from tensorcep.cp.workers.row_cache import BroadcastRows, Reading, RowCache, RowFiles, digests_of
-from tensorcep.cp.workers.site_files import Beginning, SiteFiles, SiteMemory
 from tensorcep.cp.workers.tasks import Blank, Chunk, ChunkReport, Range, Work, shipped, value_of
 from tensorcep.kernels.slots import LANES
 

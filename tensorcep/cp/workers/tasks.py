@@ -13,9 +13,8 @@ from tensorcep.core.compile import ADDRESSES, Address, address_of
 from tensorcep.core.executor import Pass
 from tensorcep.core.shared_memory import Payload, Sheet
 from tensorcep.cp.model.entries import Entries, EntriesByRow
-from tensorcep.cp.workers.partitions import ChunkPart, RowPartition, close_part, open_part
+from tensorcep.cp.workers.files import ChunkPart, RowPartition, SiteMemory, StoredSites, Version, close_part, open_part
 from tensorcep.cp.workers.row_cache import Piece, RowInputs, Store, pieces
-from tensorcep.cp.workers.site_files import SiteMemory, StoredSites, Version
 from tensorcep.kernels.slots import LANES
 
 # Rows are made some at a time, whose numbers stay in a cache: a worker never holds those of all.

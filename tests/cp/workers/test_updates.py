@@ -19,7 +19,7 @@ from tensorcep.cp.meanfield.method import VMP
 from tensorcep.cp.meanfield.row_update import ROW_UPDATES, Update, update_mode, update_natural, update_parts
 from tensorcep.cp.model.entries import room_for_products
 from tensorcep.cp.workers import executor, tasks
-from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part, write_part
+from tensorcep.cp.workers.files import RowPartition, close_part, open_part, write_part
 from tensorcep.cp.workers.row_cache import Block, Piece, RowInputs, Source, Store
 from tensorcep.cp.workers.tasks import pass_over_rows
 
