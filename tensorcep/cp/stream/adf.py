@@ -36,7 +36,6 @@ from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import modes
-from tensorcep.cp.stream.modes import StreamState
 from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.fixed import FixedPrior
@@ -60,7 +59,7 @@ class BatchProblem(NamedTuple):
 
 
 def batch_of(
-    state: StreamState,
+    state: modes.StreamState,
     coords: np.ndarray,
     y: np.ndarray,
     likelihood: Likelihood,
@@ -175,21 +174,21 @@ def learn(
     method: AnyMethod, problem: Problem, settings: Any, *, bold: bool = False, callbacks: Sequence[Any] = (), **how: Any
 ) -> Run:
     """Run a method on one batch; of CEP with safeguards for labels and counts."""
-    if not isinstance(settings, CEP):
-        return run(method, problem, dataclasses.replace(settings, anneal=0), callbacks=callbacks, **how)
-    if problem.noise_prior is not None:
+    settings = dataclasses.replace(settings, anneal=0)
+    if isinstance(settings, CEP) and problem.noise_prior is not None:
         a, b = problem.noise_prior
         # one more entry as the posterior so far expects it, so that the noise starts where it was
-        settings = dataclasses.replace(settings, anneal=0, message_noise=(0.5, 0.5 * b / a))
-        return run(method, problem, settings, callbacks=callbacks, **how)
-    # boldly without damping, then by the formula damped as the settings say, and after trouble with positive messages
-    undamped: list[tuple[dict[str, Any], float]] = [({"damping": 0.0}, how["tol"])] if bold else []
-    for changes, tol in (*undamped, ({}, np.inf)):
-        attempt, trouble = dataclasses.replace(settings, anneal=0, positive=False, **changes), _Trouble(tol)
-        result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
-        if not trouble.found:
-            return result
-    return run(method, problem, dataclasses.replace(settings, anneal=0, positive=True), callbacks=callbacks, **how)
+        settings = dataclasses.replace(settings, message_noise=(0.5, 0.5 * b / a))
+    elif isinstance(settings, CEP):
+        # boldly without damping, then by the formula damped as the settings say; after trouble with positive messages
+        undamped: list[tuple[dict[str, Any], float]] = [({"damping": 0.0}, how["tol"])] if bold else []
+        for changes, tol in (*undamped, ({}, np.inf)):
+            attempt, trouble = dataclasses.replace(settings, positive=False, **changes), _Trouble(tol)
+            result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
+            if not trouble.found:
+                return result
+        settings = dataclasses.replace(settings, positive=True)
+    return run(method, problem, settings, callbacks=callbacks, **how)
 
 
 class _Trouble:
@@ -231,9 +230,7 @@ def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.nda
     """The messages to a noise as `with_sure_noise` counts them."""
     if noise is None:
         return sent
-    lanes = np.zeros(sent.a.size)
-    lanes[: len(too_much)] = too_much
-    a = lanes.reshape(sent.a.shape)
+    a = np.pad(too_much, (0, sent.a.size - len(too_much))).reshape(sent.a.shape)
     return sent._replace(a=sent.a - a, b=sent.b - a / noise.precision)
 
 
@@ -246,7 +243,7 @@ def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, P
     return batch._replace(problem=problem, used=batch.used[:-1]), posterior
 
 
-def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
+def prior_by_other_rows(state: modes.StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
     """The batch whose rows of series, and pairs, have as prior what its other rows' entries make; None without such."""
     pairs, problem = state.pairs, batch.problem  # `posterior` is that with rows that were independent before
     inner, found = (batch, posterior) if pairs is None else in_modes(batch, posterior)
@@ -270,7 +267,7 @@ def _lines_of_modes(batch: BatchProblem) -> list[tuple[np.ndarray, slice]]:
     return [(rows, slice(a, b)) for rows, (a, b) in zip(batch.used, ends, strict=True)]
 
 
-def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
+def absorb(state: modes.StreamState, batch: BatchProblem, posterior: Posterior) -> modes.StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
     pairs = state.pairs
     if pairs is not None:

@@ -430,13 +430,10 @@ def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
     if target.zero_inflation or getattr(before, "inflated", False):
         fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
     by_mode = isinstance(target.dispersion, str) and target.dispersion != "learned"
-    for name, one, differs in (
-        ("noise", "one", target.noise != "one" or getattr(before, "noise", "one") != "one"),
-        ("dispersion", "learned", by_mode),
-    ):
-        if differs:
-            got = f"{name}={getattr(target, name)!r}"
-            fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
+    if by_mode or target.noise != "one" or getattr(before, "noise", "one") != "one":
+        name, one = ("dispersion", "learned") if by_mode else ("noise", "one")
+        got = f"{name}={getattr(target, name)!r}"
+        fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
     # a stream has one, and to make its posterior takes as long as a sweep
     first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
     common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None

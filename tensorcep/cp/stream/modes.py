@@ -26,7 +26,7 @@ import pandas as pd
 
 from tensorcep.core.packing import offsets, pack, row_dims, unpack
 from tensorcep.core.persist.records import Sized
-from tensorcep.cp.fit.deviations import expected_size
+from tensorcep.cp.fit.deviations import deviations_of, expected_size
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
@@ -80,15 +80,10 @@ def sound_prior(new: Natural, before: Natural, rows: Natural) -> Natural:
     return Natural(*(np.where(keep, one, old) for one, old in zip(new, before, strict=True)))
 
 
-def prior_of_features(known: MapOfFeatures, design: Design, rows: np.ndarray, seen: np.ndarray) -> Natural:
-    """The prior, in all columns, of rows (m,), of which some have entries, `seen` (m,) bool."""
-    return in_all(Natural(*known.prior_of(design.at(rows), seen)), known.free)
-
-
 def prior_now(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.ndarray) -> Natural:
     """The prior that features give some rows of a mode by now."""
     before, own = Natural(mode.prior_Lam[rows], mode.prior_eta[rows]), Natural(mode.Lam[rows], mode.eta[rows])
-    return sound_prior(prior_of_features(known, design, rows, mode.seen[rows]), before, own)
+    return sound_prior(in_all(Natural(*known.prior_of(design.at(rows), mode.seen[rows])), known.free), before, own)
 
 
 def map_after(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.ndarray, new: Natural) -> MapOfFeatures:
@@ -109,7 +104,7 @@ def first_map(
     rows, found = np.arange(len(seen)), ModeParameters(prior.mean[k], prior.precision[k], prior.slopes[k])
     known = map_of_fit(free, before, found, design.n_features)
     known = known.with_rows(design.at(rows[seen]), (mode.Lam[seen], mode.eta[seen]), None).with_root()
-    mode.prior_Lam[:], mode.prior_eta[:] = prior_of_features(known, design, rows, seen)
+    mode.prior_Lam[:], mode.prior_eta[:] = in_all(Natural(*known.prior_of(design.at(rows), seen)), free)
     mode.Lam[~seen], mode.eta[~seen] = mode.prior_Lam[~seen], mode.prior_eta[~seen]
     return known
 
@@ -312,20 +307,11 @@ class PairRows(NamedTuple):
 
     def deviations(self, clock: Clock, sizes: Sequence[int]) -> Deviations:
         """As the deviations of a fit, to modes of these sizes."""
-        first = offsets(sizes)
-        return Deviations(
-            modes=self.modes,
-            first=(int(first[self.modes[0]]), int(first[self.modes[1]])),
-            size=sizes[self.modes[0]],
-            row=self.row,
-            time=clock.times[self.along],
-            times=clock.times,
-            mean=(self.eta / self.Lam)[None],
-            variance=(1.0 / self.Lam)[None],
-            precision=np.array([self.precision]),
-            length=np.array([self.length]),
-            told=np.stack([self.told_Lam, self.told_eta]),
-        )
+        pairs = {"row": self.row, "time": clock.times[self.along], "times": clock.times}
+        law = {"precision": np.array([self.precision]), "length": np.array([self.length])}
+        moments = {"mean": (self.eta / self.Lam)[None], "variance": (1.0 / self.Lam)[None]}
+        told = np.stack([self.told_Lam, self.told_eta])
+        return deviations_of(self.modes, sizes, **pairs, **law, **moments, told=told)
 
 
 def first_pairs(of: Deviations, clock: Clock, expected: Expected | None, free: np.ndarray) -> PairRows:

@@ -95,12 +95,10 @@ class Sample(NamedTuple):
 
     def with_placed(self, new: Sample, slots: np.ndarray) -> Sample:
         """With other entries at some places, which may be beyond the last one."""
-        fields = []
-        for old, values in zip(self, new, strict=True):
-            field = np.zeros((max(len(old), int(slots.max(initial=-1)) + 1), *old.shape[1:]), dtype=old.dtype)
-            field[: len(old)] = old
+        more = max(0, int(slots.max(initial=-1)) + 1 - len(self.y))
+        fields = [np.concatenate([old, np.zeros((more, *old.shape[1:]), dtype=old.dtype)]) for old in self]
+        for field, values in zip(fields, new, strict=True):
             field[slots] = values
-            fields.append(field)
         return Sample(*fields)
 
 
@@ -123,9 +121,8 @@ def messages_at(sent: Messages, lanes: np.ndarray) -> tuple[np.ndarray, ...]:
     """The fields Lam, eta, a, b of a Sample for the entries at these lanes, counted through all blocks."""
     block, lane = np.divmod(lanes, LANES)
     Lam, eta = (values[block, :, :, lane].astype(np.float64) for values in (sent.Lam, sent.eta))
-    if len(sent.a) == 0:
-        return Lam, eta, np.zeros(len(lanes)), np.zeros(len(lanes))
-    return Lam, eta, sent.a[block, lane], sent.b[block, lane]
+    to_noise = (part[block, lane] if len(part) else np.zeros(len(lanes)) for part in (sent.a, sent.b))
+    return Lam, eta, *to_noise
 
 
 def slots_of_new(seed: int, seen: int, n: int, held: int, capacity: int) -> np.ndarray:

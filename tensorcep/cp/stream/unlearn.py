@@ -94,7 +94,16 @@ def _forget(
     cold_start.check_stream(spec, fit)
     if stream.reservoir is not None and not cold_start.leaves_choice(spec):  # it has messages that can be divided out
         stream = stream._replace(kept=None)
-    coords, n = _coords_held(stream), int(fit.n_samples_seen)
+    if stream.kept is None and stream.reservoir is None and (any(stream.state.maps) or any(stream.state.chains)):
+        known = next((own for own in stream.state.clocks if own is not None), None)
+        what = "Features" if known is None else word_of(known)
+        fail_value(f"a stream with {what} keeps no entries: pass them as data=, from which the model is fitted again.")
+    if stream.kept is None and stream.reservoir is None:
+        fail_value(
+            "the stream kept no entries: set revisit= before the first batch, so that it holds them with their "
+            "messages, or pass the entries as data=, from which the model is fitted again."
+        )
+    coords, n = (stream.kept or stream.reservoir.sample).coords, int(fit.n_samples_seen)
     gone, whole = gone_of(coords), len(coords) == n
     if not whole and not partly:
         fail_value(
@@ -119,22 +128,6 @@ def _forget(
     source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
     first = Beginning(kept, shape, labels, source)
     cold_start.begin_again(spec, first, stream.state.time, commit, fit, stream.standing, record=record)
-
-
-def _coords_held(stream: Stream) -> np.ndarray:
-    """The coordinates of the entries that a stream holds."""
-    if stream.kept is not None:
-        return stream.kept.coords
-    if stream.reservoir is None and (any(stream.state.maps) or any(stream.state.chains)):
-        known = next((own for own in stream.state.clocks if own is not None), None)
-        what = "Features" if known is None else word_of(known)
-        fail_value(f"a stream with {what} keeps no entries: pass them as data=, from which the model is fitted again.")
-    if stream.reservoir is None:
-        fail_value(
-            "the stream kept no entries: set revisit= before the first batch, so that it holds them with their "
-            "messages, or pass the entries as data=, from which the model is fitted again."
-        )
-    return stream.reservoir.sample.coords
 
 
 def _divide_out(
