@@ -101,7 +101,7 @@ def with_pairs(problem: Problem, pairs: Pairs) -> Problem:
     # deviations begin small, as the law of their scale has it where all are 0: what the rest can explain it finds first
     new_row = np.zeros((R + 1) * (R + 2) // 2), np.append(np.full(R, CLAMPED), 0.0)
     new_row[0][diagonal(R + 1)] = np.append(np.full(R, CLAMPED), len(pairs.row) / pairs.scale**2)
-    parts, last_column = [], (np.append(np.zeros(R), CLAMPED), [CLAMPED])
+    parts, last_column = [], (np.append(np.zeros(R), CLAMPED), np.array([CLAMPED]))
     for lines, last, own in zip((prior.Lam, prior.eta), last_column, new_row, strict=True):
         whole = np.concatenate([lines, np.tile(last, (len(lines), 1))], axis=1)
         n = 1 if len(lines) == K else len(pairs.row)
