@@ -30,9 +30,8 @@ from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spill
-from tensorcep.cp.plan.auto import check_storable, choose, peak, room_for_draws, with_numbers, within
 from tensorcep.cp.plan.plan import Plan, resolve
-from tensorcep.cp.plan.spec import FitSpec
+from tensorcep.cp.plan.spec import FitSpec, check_storable, choose, peak, room_for_draws, with_numbers, within
 from tensorcep.cp.posterior.belief import Result, first_member
 from tensorcep.cp.settings.base import size_of
 from tensorcep.cp.settings.registry import checked_method
@@ -365,7 +364,6 @@ def _bytes_in_memory(spec: FitSpec, n: int, shape: tuple[int, ...], limit: float
     """The bytes of the fit that memory would see, at its peak."""
     chosen = choose(spec, n, shape, False, limit=limit)
     size = within(size_of(n, shape, chosen.parts), limit, False)
-    learned, likelihood = chosen.prior_name == "learned", spec.asked.name
-    most = room_for_draws(chosen.settings, size)
-    settings = with_numbers(chosen.settings, likelihood, learned, chosen.max_iter, most)
+    most, learned = room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
+    settings = with_numbers(chosen.settings, spec.asked.name, learned, chosen.max_iter, most)
     return float(peak(settings, size, chosen.max_iter).total)

@@ -31,9 +31,8 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan import plan as planning
-from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Draft, Engine, Plan, QuickFit
-from tensorcep.cp.plan.spec import FitSpec, is_auto
+from tensorcep.cp.plan.spec import RANKS, FitSpec, chosen_with, is_auto, takes_every_column, with_numbers
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import has_one_state
 from tensorcep.cp.targets.base import Chosen

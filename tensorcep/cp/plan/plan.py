@@ -24,7 +24,7 @@ from tensorcep.cp.model.entries import Entries, in_lanes, pack_entries
 from tensorcep.cp.model.memmap import StoredColumns, pack_stored, pieces
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
-from tensorcep.cp.plan.auto import check_memory, check_storable, choose, fits, room_for_draws, with_numbers, within
+from tensorcep.cp.plan import spec as rules
 from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec, RunOptions, check_revisit, checked_options, is_random
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.targets.base import Chosen
@@ -280,7 +280,7 @@ class Draft(NamedTuple):
     def fits(self, chosen: Chosen) -> bool:
         """Whether there is memory for a fit in these columns."""
         n, shape = len(self.data.values), self.data.shape
-        return fits(self.settings, within(size_of(n, shape, chosen.parts), self.limit, self.stored))
+        return rules.fits(self.settings, rules.within(size_of(n, shape, chosen.parts), self.limit, self.stored))
 
 
 def resolve(
@@ -298,8 +298,8 @@ def resolve(
     coords, values, shape, labels = entries
     if spec.revisit:
         check_revisit(spec)
-    stored, told_values = isinstance(coords, StoredColumns), values[telling(power)]
-    chosen = choose(spec, len(told_values), shape, streaming, prior, limit, stored, spec.target.is_wild(told_values))
+    stored, told_y = isinstance(coords, StoredColumns), values[telling(power)]
+    chosen = rules.choose(spec, len(told_y), shape, streaming, prior, limit, stored, spec.target.is_wild(told_y))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, side_information.knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, StoredColumns) else list(coords.T)
@@ -313,16 +313,16 @@ def resolve(
         if stored:
             fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
         size = size._replace(shape=(*size.shape, side_information.check_pairs(local, coords, labels)), R=size.R + 1)
-    size = within(size, limit, stored)
-    most, learned = room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
-    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most)
+    size = rules.within(size, limit, stored)
+    most, learned = rules.room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
+    settings = rules.with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most)
     spectral = isinstance(spec.init, str) and spec.init == "auto"
     has_quick_fits = (
         chosen.learns_prior and not side_information.are_many(designs) and not side_information.are_large(clocks)
     )
     spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
     alone = spectral and has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
-    check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
+    rules.check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
     given, how = (coords, values, shape, labels), (chosen.settings, uneven)
     packed, ordered, weight = packed_entries(spec, given, likelihood, how, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(spec.init)
@@ -338,7 +338,7 @@ def resolve(
         options=options._replace(n_threads=options.n_threads if size.n_entries * size.Q**2 >= WORTH_THREADS else 1),
         facts={"_features": designs, "_series": clocks, **own},
         local=local,
-        n_told=len(told_values),
+        n_told=len(told_y),
         size=size,
         limit=limit,
         stored=stored,
@@ -360,7 +360,7 @@ def packed_entries(
     """The entries in their order, their values and weights: sums over them do not depend on the order of the input."""
     coords, values, shape, _ = entries
     if isinstance(coords, StoredColumns):
-        check_storable(*how, [likelihood])
+        rules.check_storable(*how, [likelihood])
         checked = room_of(values).empty(len(values))
         for at in pieces(len(values)):
             checked[at] = spec.target.checked(values[at], likelihood)

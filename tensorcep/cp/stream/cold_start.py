@@ -42,9 +42,8 @@ from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
-from tensorcep.cp.plan.auto import every_column, leaves_columns, stream_rank
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.spec import FitSpec, check_revisit, given_int, is_auto
+from tensorcep.cp.plan.spec import FitSpec, check_revisit, every_column, given_int, is_auto, leaves_columns, stream_rank
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf
