@@ -54,7 +54,6 @@ class MultiStart(Policy):
     """
 
     def run(self, plan: Plan) -> Run:
-        """Run a plan."""
         return run_starts(plan.started_at(start_of_spectra(plan)) if self.spectral else plan)
 
 
@@ -71,7 +70,6 @@ class PenalisedEstimate(MultiStart):
     """
 
     def run(self, plan: Plan) -> Run:
-        """Run a plan."""
         plan = plan.started_at(start_of_spectra(plan)) if self.spectral else plan
         given, scored = plan.engine.settings.get_params(), None
         left_open = given.get("prior_weight") == "auto" and isinstance(given.get("ridge"), str)

@@ -58,26 +58,26 @@ def select(draft: Draft) -> Plan:
 def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     """The plan of a draft in these columns, and the policy that runs it."""
     problem, rows = planning.problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
+    (method, settings), alone = draft.engine, has_one_state(draft.engine.settings, draft.size)
     if problem.power is not None:
-        check_power(draft.method.name, problem)
-    quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
+        check_power(method.name, problem)
+    quick = quick_fits_of(draft, chosen, problem.seed) if draft.has_quick_fits else ()
     starts: dict[str, Any] = {"starts": rows.starts, "members": chosen.members, "quick_fits": quick}
-    starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": has_one_state(draft.settings, draft.size)}
+    starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": alone}
     policy: MultiStart
-    if quick and draft.method.capabilities.sampler:
+    if quick and method.capabilities.sampler:
         policy = ChainsWithQuickFits(**starts)
     elif quick:
-        left_open = METHODS[chosen.method].capabilities.quick and chosen.settings.get_params()["anneal"] == "auto"
-        anneal = min(REFIT_ANNEAL, draft.settings.get_params()["anneal"]) if left_open else None
-        settings = copy(draft.settings).set_params(anneal=anneal) if left_open else draft.settings
+        if METHODS[chosen.method].capabilities.quick and chosen.settings.get_params()["anneal"] == "auto":
+            settings = copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
         policy = FromQuickFit(**starts, settings=settings)
-    elif draft.method.capabilities.point_estimate:
+    elif method.capabilities.point_estimate:
         policy = PenalisedEstimate(**starts)
     else:
         policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    return Plan(problem, Engine(draft.method, draft.settings), policy, options, rows.given, draft.labels, draft.facts)
+    return Plan(problem, draft.engine, policy, options, rows.given, draft.labels, draft.facts)
 
 
 # So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
@@ -94,7 +94,7 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
     engine = Engine(method, with_numbers(method.options(), likelihood.name, True, chosen.max_iter))
     some = {"all columns": parts}
     stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
-    if draft.method.capabilities.sampler and stacked and is_auto(draft.spec.interactions):
+    if draft.engine.method.capabilities.sampler and stacked and is_auto(draft.spec.interactions):
         some |= {"cp": parts | {"main": 0, "pair": 0}, "main": parts | {"pair": 0, "cp": 0}}
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
         if few and likelihood.is_dispersed and parts["pair"]:
@@ -115,7 +115,7 @@ MOST_PRODUCTS = 4e7
 
 def with_best_columns(draft: Draft) -> Draft:
     """The draft in the columns whose quick fit predicts entries that it was not given best, beyond chance."""
-    if not draft.spectral or not draft.has_quick_fits or draft.streaming:
+    if not draft.has_quick_fits or draft.streaming:
         return draft
     spec, chosen, n, shape, able = draft.spec, draft.chosen, draft.n_told, draft.data.shape, draft.fits
     # the same fit in other columns, where it may choose them: by methods that are harmed by too many
@@ -223,14 +223,13 @@ def with_best_power(draft: Draft) -> Draft:
     powers = draft.facts.get("power_")
     if not isinstance(powers, tuple):
         return draft
-    (coords, values, weight), data, chosen = draft.given, draft.data, draft.chosen
+    (entries, weight), data, chosen = draft.given, draft.data, draft.chosen
     powers = in_stream(powers) if draft.streaming else powers
     centred = draft.spec.target.has_intercept(chosen)
-    tried = [likelihood_of(power, values, centred, weight) for power in powers]
+    tried = [likelihood_of(power, entries[1], centred, weight) for power in powers]
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
-        given, how = (coords, values, data.shape, None), (chosen.settings, None)
-        packed, own, ordered = planning.packed_entries(draft.spec, given, likelihood, how, None, weight)
+        packed, own, ordered = planning.packed_entries(draft.spec, entries, likelihood, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
     best = _best(draft, [planning.problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each])
     return draft._replace(data=each[best], facts=draft.facts | tried[best][1])

@@ -25,7 +25,7 @@ from tensorcep.cp.model.memmap import StoredColumns, pack_stored, pieces
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan import spec as rules
-from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec, RunOptions, check_revisit, checked_options, is_random
+from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec, RunOptions, is_auto, is_random
 from tensorcep.cp.settings.base import Size, size_of
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.base import Likelihood
@@ -261,10 +261,9 @@ class Draft(NamedTuple):
     spec: FitSpec
     chosen: Chosen
     data: Data  # as it is until noise or a power is chosen
-    given: tuple[Any, ...]  # coordinates, values and weights as they were given
+    given: tuple[tuple[Any, ...], np.ndarray | None]  # coordinates, values and shape, and weights, as they were given
     labels: tuple[Any, ...]
-    method: AnyMethod
-    settings: Settings
+    engine: Engine
     options: RunOptions
     facts: dict[str, Any]  # what is decided of the values and known of rows, by its names in files
     local: side_information.Local | None  # of rows that deviate
@@ -280,7 +279,7 @@ class Draft(NamedTuple):
     def fits(self, chosen: Chosen) -> bool:
         """Whether there is memory for a fit in these columns."""
         n, shape = len(self.data.values), self.data.shape
-        return rules.fits(self.settings, rules.within(size_of(n, shape, chosen.parts), self.limit, self.stored))
+        return rules.fits(self.engine.settings, rules.within(size_of(n, shape, chosen.parts), self.limit, self.stored))
 
 
 def resolve(
@@ -297,7 +296,7 @@ def resolve(
     """Decide a fit by rule, and refuse what is not allowed, before anything is run."""
     coords, values, shape, labels = entries
     if spec.revisit:
-        check_revisit(spec)
+        rules.check_revisit(spec)
     stored, told_y = isinstance(coords, StoredColumns), values[telling(power)]
     chosen = rules.choose(spec, len(told_y), shape, streaming, prior, limit, stored, spec.target.is_wild(told_y))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
@@ -308,7 +307,7 @@ def resolve(
     side_information.check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
-    options, size = checked_options(spec), size_of(len(values), shape, chosen.parts)
+    options, size = rules.checked_options(spec), size_of(len(values), shape, chosen.parts)
     if local is not None:
         if stored:
             fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
@@ -316,25 +315,24 @@ def resolve(
     size = rules.within(size, limit, stored)
     most, learned = rules.room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
     settings = rules.with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most)
-    spectral = isinstance(spec.init, str) and spec.init == "auto"
-    has_quick_fits = (
-        chosen.learns_prior and not side_information.are_many(designs) and not side_information.are_large(clocks)
-    )
-    spectral = spectral and not chosen.has_positive_rows and chosen.prior_name != "given"
-    alone = spectral and has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
+    few = not side_information.are_many(designs) and not side_information.are_large(clocks)
+    spectral = is_auto(spec.init) and not chosen.has_positive_rows and chosen.prior_name != "given"
+    has_quick_fits = spectral and chosen.learns_prior and few
+    alone = has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
     rules.check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
-    given, how = (coords, values, shape, labels), (chosen.settings, uneven)
-    packed, ordered, weight = packed_entries(spec, given, likelihood, how, extent, power)
+    if stored:
+        rules.check_storable(chosen.settings, uneven, [likelihood])
+    given = coords, values, shape
+    packed, ordered, weight = packed_entries(spec, given, likelihood, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(spec.init)
     n_starts = chosen.members * (settings.get_params().get("n_starts", 1) if several else 1)
     return Draft(
         spec=spec,
         chosen=chosen,
         data=Data(packed, ordered, shape, likelihood, designs, clocks, uneven, weight),
-        given=(coords, values, power),
+        given=(given, power),
         labels=labels,
-        method=method,
-        settings=settings,
+        engine=Engine(method, settings),
         options=options._replace(n_threads=options.n_threads if size.n_entries * size.Q**2 >= WORTH_THREADS else 1),
         facts={"_features": designs, "_series": clocks, **own},
         local=local,
@@ -350,17 +348,11 @@ def resolve(
 
 
 def packed_entries(
-    spec: FitSpec,
-    entries: tuple[Any, np.ndarray, tuple[int, ...], Any],
-    likelihood: Likelihood,
-    how: tuple[Settings, Uneven | None],
-    extent: np.ndarray | None,
-    weight: np.ndarray | None,
+    spec: FitSpec, entries: tuple[Any, ...], likelihood: Likelihood, extent: Any, weight: np.ndarray | None
 ) -> tuple[Entries, np.ndarray, np.ndarray | None]:
     """The entries in their order, their values and weights: sums over them do not depend on the order of the input."""
-    coords, values, shape, _ = entries
+    coords, values, shape = entries
     if isinstance(coords, StoredColumns):
-        rules.check_storable(*how, [likelihood])
         checked = room_of(values).empty(len(values))
         for at in pieces(len(values)):
             checked[at] = spec.target.checked(values[at], likelihood)

@@ -47,7 +47,6 @@ from tensorcep.cp.plan.spec import FitSpec, check_revisit, every_column, given_i
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
 from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.adf import absorb, batch_of, learn, may_be_bold
 from tensorcep.cp.stream.modes import StreamState, begin, posterior_of, with_laws
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood
@@ -128,7 +127,7 @@ def _run(spec: FitSpec, plan: Plan, way: Way) -> Run:
     """The run of a plan, in this way."""
     if not way.in_batches:
         return plan.policy.run(plan)
-    return run_in_batches(plan, may_be_bold(settings_for(spec.method, plan.engine.method.name)))
+    return run_in_batches(plan, adf.may_be_bold(settings_for(spec.method, plan.engine.method.name)))
 
 
 def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
@@ -283,22 +282,23 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     first, *others = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
     others += [light] if len(light) else []
     some = plan._replace(problem=some_of(problem, np.sort(first)))
-    one = some.policy.run(some)
+    one: Any = some.policy.run(some)
     how = {**plan.options._asdict(), "verbose": False, "bold": bold}
-    state = begin(_gaussian(one), *_lines_of(problem), None, 0.0)
+    state = begin(one.posterior, *_lines_of(problem), None, 0.0)
     for places in others:
         power = None if problem.power is None else problem.power.ravel()[places]
         given = coords[places].astype(np.int64), problem.entries.y.ravel()[places], problem.likelihood
         beside: dict[str, Any] = {"power": power, "extent": extents_at(problem, places)}
-        batch = batch_of(state, *given, keep=1.0, time=0.0, seed=problem.seed, **beside)
-        one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
-        state = absorb(state, batch, one.posterior)
+        batch = adf.batch_of(state, *given, keep=1.0, time=0.0, seed=problem.seed, **beside)
+        one = adf.learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
+        state = adf.absorb(state, batch, one.posterior)
     return one._replace(posterior=posterior_of(state, 1.0))
 
 
 def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float, before: Reservoir | None) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    problem, posterior, free = plan.problem, _gaussian(run), plan.problem.every_free
+    problem, free = plan.problem, plan.problem.every_free
+    posterior: Any = run.posterior  # by a method that streams, a Gaussian
     lines, known = _lines_of(problem), plan.decided
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         lines = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
@@ -336,13 +336,6 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
 def _draws_means(spec: FitSpec, prior: str, free: np.ndarray) -> bool:
     """Whether prior means of new rows are drawn."""
     return prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())
-
-
-def _gaussian(run: Run) -> Posterior:
-    """The posterior of a run that a stream goes on from."""
-    if not isinstance(run.posterior, Posterior):
-        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(run.posterior).__name__}.")
-    return run.posterior
 
 
 def _lines_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
