@@ -30,8 +30,8 @@ from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.prequential import MOST, WARNED, Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.fit.outcome import NOTHING, result_of, unseen_moments, warn_of_no_convergence
+from tensorcep.cp.fit.run import falls_short
 from tensorcep.cp.fit.select import plan_fit
-from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
@@ -74,6 +74,9 @@ class Beginning(NamedTuple):
     shape: tuple[int, ...]
     labels: tuple[Any, ...]
     source: Any
+    time: float = 0.0
+    standing: Standing = UNKNOWN  # before them
+    coding: Mapping[str, Any] = NOTHING
 
     def at(self, where: np.ndarray | slice) -> Beginning:
         """Some of the entries."""
@@ -132,7 +135,8 @@ def _run(spec: FitSpec, plan: Plan, way: Way) -> Run:
 
 def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
     """The plan of a joint fit of a stream's entries, with weights and extents; a `way` is for what the spec leaves."""
-    (entries, shape, labels, source), how = first, {} if way is None else {"prior": way.prior}
+    entries, shape, labels, source, *_ = first
+    how = {} if way is None else {"prior": way.prior}
     way = way or Way("")
     if way.in_batches:
         spec = spec._replace(target=spec.target.for_batches())
@@ -356,14 +360,7 @@ class Commit(NamedTuple):
 
 
 def begin_again(
-    spec: FitSpec,
-    first: Beginning,
-    time: float,
-    commit: Commit,
-    fit: FitResult | None = None,
-    standing: Standing = UNKNOWN,
-    coding: Mapping[str, Any] = NOTHING,
-    record: dict[str, Any] | None = None,
+    spec: FitSpec, first: Beginning, commit: Commit, fit: FitResult | None = None, record: dict[str, Any] | None = None
 ) -> FitResult:
     """Fit the first entries of a stream together, and commit; `record` tells of those that the `fit` so far forgets."""
     entries, n, run, way = first.entries, len(first.entries.values), None, None
@@ -379,7 +376,8 @@ def begin_again(
             has_main = fit is not None and fit.interactions.get("main", 0) > 0
             way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
         plan = _plan(spec, first, way)
-    standing = (standing if standing.seen else _standing_after(standing, plan, entries))._replace(**judged)
+    standing = first.standing if first.standing.seen else _standing_after(first.standing, plan, entries)
+    standing = standing._replace(**judged)
     run, rank = run or plan.policy.run(plan), plan.problem.rank
     kept, watched = None, None
     if keeps_entries(spec, n):
@@ -392,8 +390,8 @@ def begin_again(
         fields = {"n_batches": fit.n_batches + (record is None), "forgotten": fit.forgotten}
         if record is not None:
             fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
-    found = result_of(plan, run, spec.target, coding, earlier)
-    stream = first_stream(spec, plan, run, entries, time, reservoir)
+    found = result_of(plan, run, spec.target, first.coding, earlier)
+    stream = first_stream(spec, plan, run, entries, first.time, reservoir)
     fields |= {"converged": run.converged and not standing.is_doubtful, "trace": without_seconds(run.trace)}
     fields["diagnostics"] = diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood)
     found = found.changed(stream=stream._replace(standing=standing, kept=kept, watched=watched), **fields)
@@ -444,16 +442,14 @@ def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
         features, series = any(fit.features), [word_of(known) for known in fit.series if known is not None]
         first = None if fit.stream is not None else first_member(fit.posterior)
         pairs = fit.stream.state.pairs if first is None else getattr(first, "deviations", None)
+        without = "from the first batch or fit on, and this one was without; begin with a new model"
         for what, asked, known in (
             ("Features", asks_features, features),
             (coupling, coupling is not None, bool(series)),
             ("a Series with local=", is_local(spec.prior), pairs is not None),
         ):
             if asked and not known:
-                fail_value(
-                    f"partial_fit learns {what} from the first batch or fit on, and this one was without; begin with a "
-                    "new model."
-                )
+                fail_value(f"partial_fit learns {what} {without}.")
         asks_features, coupling = features, coupling or next(iter(series), None)
     for what in ["Features"] * asks_features + [coupling] * (coupling is not None):
         if fit is not None and fit.stream is None:

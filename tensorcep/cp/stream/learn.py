@@ -125,8 +125,8 @@ def learn_arrival(
         coords, shape, labels = training_rows(first, spec.shape)
         time, values = 0.0 if first.time is None else first.time, first.values
         kept = Kept(coords, values, 0, None, first.weights, first.extents)
-        beginning = Beginning(kept, shape, labels, first.tensor)
-        learned = cold_start.begin_again(spec, beginning, time, commit, coding=coding)
+        beginning = Beginning(kept, shape, labels, first.tensor, time, coding=coding)
+        learned = cold_start.begin_again(spec, beginning, commit)
         why = f"it outweighs the other {len(values)} of the batch together"
         warn_of_outliers(arrival, out, np.abs(arrival.values - np.median(values)), lambda _: why)
         if watch is not None:
@@ -241,8 +241,8 @@ def _learn_rest(
     if kept is not None and cold_start.due(kept, state.sizes, state.rank):
         lost = lost_knowledge(spec.prior, fit.features, fit.series)
         if lost is None:
-            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor)
-            return cold_start.begin_again(spec, first, batch.time, commit, fit, standing, coding)
+            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor, batch.time, standing, coding)
+            return cold_start.begin_again(spec, first, commit, fit)
         warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
         kept = None
     learned = learn_no_worse(plan, before)
@@ -550,8 +550,8 @@ def _forget(
     kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
     rate = fit.observation.facts.get("_sampled_rate")
     source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
-    first = Beginning(kept, shape, labels, source)
-    cold_start.begin_again(spec, first, stream.state.time, commit, fit, stream.standing, record=record)
+    first = Beginning(kept, shape, labels, source, stream.state.time, stream.standing)
+    cold_start.begin_again(spec, first, commit, fit, record)
 
 
 def _divide_out(

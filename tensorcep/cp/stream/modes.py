@@ -314,10 +314,8 @@ class PairRows(NamedTuple):
         return deviations_of(self.modes, sizes, **pairs, **law, **moments, told=told)
 
 
-def first_pairs(of: Deviations, clock: Clock, expected: Expected | None, free: np.ndarray) -> PairRows:
+def first_pairs(of: Any, clock: Clock, expected: Any, free: np.ndarray) -> PairRows:
     """The pairs of a fit that deviate along this axis, `free` (K, R) bool its free columns."""
-    if of.told is None or of.variance is None or expected is None:
-        raise TypeError("a stream goes on from deviations with what the entries said of them.")
     order, Lam = np.argsort(clock.times, kind="stable"), 1.0 / of.variance[0]
     return PairRows(
         modes=of.modes,
