@@ -249,7 +249,7 @@ def prior_by_other_rows(state: modes.StreamState, batch: BatchProblem, posterior
     inner, found = (batch, posterior) if pairs is None else in_modes(batch, posterior)
     lines, again = Natural(inner.problem.prior.Lam.copy(), inner.problem.prior.eta.copy()), False
     for k, (rows, own) in enumerate(_lines_of_modes(inner)):
-        known = state.chain_of(k)
+        known = state.chains[k] if state.chains else None
         if known is None or len(rows) < 2:
             continue
         before, sites = Natural(lines.Lam[own], lines.eta[own]), state.modes[k].sites(state.sizes[k])
@@ -276,13 +276,14 @@ def absorb(state: modes.StreamState, batch: BatchProblem, posterior: Posterior) 
     maps, chains, prior = list(state.maps), list(state.chains), batch.problem.prior
     for k, (rows, own) in enumerate(_lines_of_modes(batch)):
         mode, n, new = state.modes[k], state.sizes[k], Natural(posterior.Lam[own], posterior.eta[own])
-        known, chain = maps[k] if maps else None, state.chain_of(k)
+        known, chain = maps[k] if maps else None, chains[k] if chains else None
         if chain is not None:
             seen = mode.seen[:n].copy()
             seen[rows] = True
             more = modes.messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
             chains[k], sites, whole = modes.smooth(chain, state.clocks[k], mode.sites(n), rows, more, seen)
-            mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
+            mode.Lam[:n], mode.eta[:n] = whole
+            mode.prior_Lam[:n], mode.prior_eta[:n] = whole.Lam - sites.Lam, whole.eta - sites.eta
         else:
             if known is not None:
                 mode.prior_Lam[rows], mode.prior_eta[rows] = modes.prior_now(known, state.designs[k], mode, rows)

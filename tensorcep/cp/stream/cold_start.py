@@ -29,7 +29,7 @@ from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.prequential import MOST, WARNED, Predicted, Standing, warn_of_no_gain
-from tensorcep.cp.fit.outcome import NOTHING, result_of, unseen_moments, warn_of_no_convergence
+from tensorcep.cp.fit.outcome import NOTHING, result_of, warn_of_no_convergence
 from tensorcep.cp.fit.run import falls_short
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.diagnostics import Diagnostics
@@ -40,7 +40,6 @@ from tensorcep.cp.inputs.weights import WHOLE_REVISITED
 from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
-from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, check_revisit, every_column, given_int, is_auto, leaves_columns, stream_rank
@@ -176,16 +175,11 @@ def due(kept: Kept, shape: Sequence[int], rank: int) -> bool:
     return kept.n_telling >= (end if wanted * NEAR_END > end else wanted)
 
 
-def _watched_to(shape: Sequence[int], rank: int) -> int:
-    """Entries after which those of a stream with a named prior are watched no more."""
-    return min(SETTLED, enough(shape, rank))
-
-
 def compare_with_fit(
     spec: FitSpec, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
 ) -> tuple[Kept | None, Standing]:
     """What is watched on, and the standing, after a comparison with a fit to the earlier half of it, if one is due."""
-    n, end = len(watched.values), _watched_to(state.sizes, state.rank)
+    n, end = len(watched.values), min(SETTLED, enough(state.sizes, state.rank))  # of entries that are watched
     if spec.forget or watched.score is None:  # what it is to forget, a fit would not
         return None, standing
     if n < min(end, max(WARNED, int(GROWTH) * watched.fitted)):
@@ -288,7 +282,8 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     some = plan._replace(problem=some_of(problem, np.sort(first)))
     one: Any = some.policy.run(some)
     how = {**plan.options._asdict(), "verbose": False, "bold": bold}
-    state = begin(one.posterior, *_lines_of(problem), None, 0.0)
+    lines = per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
+    state = begin(one.posterior, *lines, None, 0.0)
     for places in others:
         power = None if problem.power is None else problem.power.ravel()[places]
         given = coords[places].astype(np.int64), problem.entries.y.ravel()[places], problem.likelihood
@@ -299,24 +294,24 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     return one._replace(posterior=posterior_of(state, 1.0))
 
 
-def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float, before: Reservoir | None) -> Stream:
+def first_stream(
+    spec: FitSpec, plan: Plan, run: Run, fit: FitResult, first: Beginning, before: Reservoir | None
+) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    problem, free = plan.problem, plan.problem.every_free
+    problem, entries = plan.problem, first.entries
     posterior: Any = run.posterior  # by a method that streams, a Gaussian
-    lines, known = _lines_of(problem), plan.decided
+    lines = per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        lines = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
+        lines = _mean_prior(fit)
     told, too_much = adf.with_sure_noise(problem, posterior)
-    state = begin(told, *lines, problem.noise_prior, time)
-    state = with_laws(state, posterior, known["_expected"], free, known["_features"], known["_series"])
-    stream = Stream(state, *keys_of(plan.labels), problem.seed, _draws_means(spec, known["prior_"], free))
+    stream = _begun(spec, fit, begin(told, *lines, problem.noise_prior, first.time), problem.seed)
     if not spec.revisit:
         return stream
-    empty = Reservoir.empty(len(problem.shape), state.rank)
+    empty = Reservoir.empty(len(problem.shape), problem.rank)
     if before is not None:
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
-    arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
+    arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), first.time
     sent = adf.messages_to_noise(run.state.messages, posterior.noise, too_much)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
     return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
@@ -329,27 +324,21 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
         return known
     posterior: Any = first_member(fit.posterior)
     seed = int(check_random_state(spec.random_state).integers(2**63))
-    lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
-    free = free_columns(fit.interactions, len(fit.shape))
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
-    state = begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
-    state = with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
-    return Stream(state, *keys_of(fit.labels), seed, _draws_means(spec, fit.prior, free))
+    return _begun(spec, fit, begin(posterior, *_mean_prior(fit), posterior.noise, float(fit.n_batches - 1)), seed)
 
 
-def _draws_means(spec: FitSpec, prior: str, free: np.ndarray) -> bool:
-    """Whether prior means of new rows are drawn."""
-    return prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())
+def _begun(spec: FitSpec, fit: FitResult, state: StreamState, seed: int) -> Stream:
+    """The stream that goes on from this state of a fit, with the laws of its rows."""
+    free = free_columns(fit.interactions, len(fit.shape))
+    draws_means = fit.prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())  # of new rows
+    return Stream(with_laws(state, fit, free), *keys_of(fit.labels), seed, draws_means)
 
 
-def _lines_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of every row's prior."""
-    return per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
-
-
-def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _mean_prior(fit: FitResult) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of every row's prior where that is the same for all rows of a mode."""
-    return natural_prior(Prior(list(mean), [np.linalg.inv(item) for item in cov]), posterior.shape, posterior.rank)
+    prior = Prior(list(fit.unseen_mean), [np.linalg.inv(item) for item in fit.unseen_cov])
+    return natural_prior(prior, fit.shape, fit.posterior.rank)
 
 
 class Commit(NamedTuple):
@@ -382,7 +371,7 @@ def begin_again(
     kept, watched = None, None
     if keeps_entries(spec, n):
         kept = entries._replace(fitted=n, prior=prior) if n < enough(first.shape, rank) else None
-    elif not chooses and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
+    elif not chooses and spec.forget == 0.0 and GROWTH * n <= min(SETTLED, enough(first.shape, rank)):
         watched = entries._replace(fitted=n, prior=prior, score=np.zeros(n))
     (standing, is_due), reservoir, earlier, fields = standing.told(), None, NOTHING, dict[str, Any]()
     if fit is not None:
@@ -391,7 +380,7 @@ def begin_again(
         if record is not None:
             fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
     found = result_of(plan, run, spec.target, first.coding, earlier)
-    stream = first_stream(spec, plan, run, entries, first.time, reservoir)
+    stream = first_stream(spec, plan, run, found, first, reservoir)
     fields |= {"converged": run.converged and not standing.is_doubtful, "trace": without_seconds(run.trace)}
     fields["diagnostics"] = diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood)
     found = found.changed(stream=stream._replace(standing=standing, kept=kept, watched=watched), **fields)

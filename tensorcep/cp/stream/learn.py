@@ -333,7 +333,7 @@ def all_or_nothing(plan: BatchPlan, commit: Commit) -> Iterator[None]:
     # rows are changed in place, as there may be many: the batch's are copied, of a series all; pairs are made anew
     before, fit = [], commit.now()
     for k, (mode, n) in enumerate(zip(plan.state.modes, plan.state.sizes, strict=True)):
-        rows: Any = slice(n) if plan.state.chain_of(k) else plan.joined.used[k]
+        rows: Any = slice(n) if plan.state.chains and plan.state.chains[k] else plan.joined.used[k]
         # numpy takes numbered rows in a third of the time that indexing needs
         copies = [field[rows].copy() if isinstance(rows, slice) else field.take(rows, axis=0) for field in mode]
         before.append((mode, rows, copies))

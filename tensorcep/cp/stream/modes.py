@@ -27,9 +27,10 @@ import pandas as pd
 from tensorcep.core.packing import offsets, pack, row_dims, unpack
 from tensorcep.core.persist.records import Sized
 from tensorcep.cp.fit.deviations import deviations_of, expected_size
+from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
+from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior, first_member
 from tensorcep.priors.base import Drift, ModeParameters, ModePrior, RowSites, moments_of
 from tensorcep.priors.coupled import Chain, Known
 from tensorcep.priors.deviations import Deviations
@@ -66,11 +67,6 @@ class ModeRows(NamedTuple):
     def sites(self, n: int) -> Natural:
         """What the entries say of the first n rows."""
         return Natural(self.Lam[:n] - self.prior_Lam[:n], self.eta[:n] - self.prior_eta[:n])
-
-    def put(self, where: Any, rows: Natural, prior: Natural) -> None:
-        """Write rows and their prior in place."""
-        self.Lam[where], self.eta[where] = rows
-        self.prior_Lam[where], self.prior_eta[where] = prior
 
 
 def sound_prior(new: Natural, before: Natural, rows: Natural) -> Natural:
@@ -196,7 +192,8 @@ def with_new_rows(
     for part in sites:
         part[first:] = 0.0
     forecast = Natural(*(part[first:] for part in rows_together(known, clock, sites)))
-    mode.put(slice(first, last), forecast, forecast)
+    for Lam, eta in ((mode.Lam, mode.eta), (mode.prior_Lam, mode.prior_eta)):
+        Lam[first:last], eta[first:last] = forecast
     return known, clock
 
 
@@ -379,10 +376,6 @@ class StreamState(NamedTuple):
             raise ValueError("the arrays of the stream do not fit its shape")
         return {name: size for name, size in row_dims(self.sizes, self.rank).items() if name in "KRP"}
 
-    def chain_of(self, k: int) -> Chain | None:
-        """What is known of mode k as a series; None where it is none."""
-        return self.chains[k] if self.chains else None
-
     @property
     def clock_of_pairs(self) -> Any:
         """The axis along which rows deviate; None where they do not."""
@@ -404,22 +397,16 @@ def begin(
     return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time, posterior.dispersion)
 
 
-def with_laws(
-    state: StreamState,
-    posterior: Posterior,
-    expected: Expected | None,
-    free: np.ndarray,
-    designs: tuple[Design | None, ...],
-    clocks: Sequence[Any],
-) -> StreamState:
+def with_laws(state: StreamState, fit: FitResult, free: np.ndarray) -> StreamState:
     """The state that goes on with the laws of a fit's rows, of its `free` (K, R) columns; rows are changed in place."""
-    prior, of = posterior.mode_prior, posterior.deviations
+    posterior: Any = first_member(fit.posterior)
+    prior, of, expected, clocks = posterior.mode_prior, posterior.deviations, fit.expected, fit.series
     if prior is not None and expected is not None and any(prior.slopes):
         maps = tuple(
             None if design is None or not own.any() else first_map(design, expected, k, own, prior, mode)
-            for k, (design, own, mode) in enumerate(zip(designs, free, state.modes, strict=True))
+            for k, (design, own, mode) in enumerate(zip(fit.features, free, state.modes, strict=True))
         )
-        state = state._replace(maps=maps, designs=designs)
+        state = state._replace(maps=maps, designs=fit.features)
     if prior is not None and expected is not None and any(clock is not None for clock in clocks):
         sites = posterior.sites or (None,) * len(clocks)
         chains = tuple(
