@@ -5,7 +5,7 @@ A `Draft` is a fit decided by rule; what entries left out decide makes a `Plan` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -130,22 +130,6 @@ class Data(NamedTuple):
     weight: np.ndarray | None = None  # (N,), how much each value counts; None where all count once
 
 
-def expected_columns(
-    free: np.ndarray, intercept: float, centre: float, scale_of: Callable[[int, int], float]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Expected means (K, R) of the columns, and the standard deviations (R,) of their free elements."""
-    # every part (main effects, pairs, CP) is expected to explain as much as every other: ``scale_of(order, rank)`` is
-    # the scale at which the sum of `rank` products of `order` factors is as large as the data
-    active = free.sum(axis=0)
-    parts, counts = np.unique(active, return_counts=True)
-    scales = {j: scale_of(j, n * len(parts)) for j, n in zip(parts.tolist(), counts.tolist(), strict=True)}
-    mean = np.where(free & (active > 1), centre, np.where(free, 0.0, 1.0))
-    if active.min() == 1:
-        first = int(np.argmin(active))
-        mean[free[:, first], first] = intercept  # of the first main effect
-    return mean, np.array([scales[j] for j in active.tolist()])
-
-
 class ExpectedRows(NamedTuple):
     """What is expected of the rows, the starts (n_rows, R) of fits, and the seed of methods that draw at random."""
 
@@ -169,9 +153,6 @@ def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: 
         np.subtract(values, weighted_mean(values, weight), out=centred)
         values = centred
 
-    def scale_of(order: int, rank: int) -> float:
-        return spec.target.auto_scale(values, order, rank, weight) if scale == "auto" else float(scale)
-
     fixed = with_components_alone and kind == "fixed"
     if isinstance(kind, Prior):
         if not with_components_alone:
@@ -180,7 +161,17 @@ def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: 
             fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
         prior, mean, sd = checked_prior(kind, shape, rank), np.zeros(free.shape), np.ones(rank)
     else:
-        mean, sd = expected_columns(free, intercept, 0.0 if centre == "uniform" else centre, scale_of)
+        # expected means (K, R) of the columns, and standard deviations (R,) of their free elements: every part (main
+        # effects, pairs, CP) is to explain as much as every other, a sum of products as large as the data
+        active, centre_of_products = free.sum(axis=0), 0.0 if centre == "uniform" else centre
+        parts, counts = np.unique(active, return_counts=True)
+        orders = zip(parts.tolist(), counts.tolist(), strict=True)
+        auto = {j: spec.target.auto_scale(values, j, n * len(parts), weight) for j, n in orders if scale == "auto"}
+        mean = np.where(free & (active > 1), centre_of_products, np.where(free, 0.0, 1.0))
+        if active.min() == 1:
+            first = int(np.argmin(active))
+            mean[free[:, first], first] = intercept  # of the first main effect
+        sd = np.array([auto.get(j, scale) for j in active.tolist()], dtype=float)
         precision = list(np.where(free, sd**-2, CLAMPED))
         if with_components_alone:
             one = float(sd[0])  # the powers of an array may differ in the last bit

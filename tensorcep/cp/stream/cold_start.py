@@ -132,18 +132,16 @@ def _run(spec: FitSpec, plan: Plan, way: Way) -> Run:
     return run_in_batches(plan, adf.may_be_bold(settings_for(spec.method, plan.engine.method.name)))
 
 
-def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
+def _plan(spec: FitSpec, first: Beginning, way: Way) -> Plan:
     """The plan of a joint fit of a stream's entries, with weights and extents; a `way` is for what the spec leaves."""
     entries, shape, labels, source, *_ = first
-    how = {} if way is None else {"prior": way.prior}
-    way = way or Way("")
     if way.in_batches:
         spec = spec._replace(target=spec.target.for_batches())
     if way.wide:
         rank = given_int("rank", spec.rank, stream_rank(spec, len(entries.values), shape))
         spec = spec._replace(interactions=every_column(rank, shape))
     given, beside = (entries.coords, entries.values, shape, labels), {"extent": entries.extent, "power": entries.power}
-    plan = plan_fit(spec, given, source, streaming=True, **beside, **how)
+    plan = plan_fit(spec, given, source, streaming=True, prior=way.prior, **beside)
     if not way.tries:  # all entries that are kept are fitted anew a few times on the way
         quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
         plan = plan.with_problem(tries=False).with_policy(quick_fits=quick)
@@ -187,7 +185,7 @@ def compare_with_fit(
     first, rest = Beginning(watched, state.sizes, labels, source).at(slice(n // 2)), watched.at(slice(n // 2, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
-        plan = _plan(spec, first).unseen()
+        plan = _plan(spec, first, Way(PRIORS[0])).unseen()
         fitted = _predicted(spec, plan, plan.policy.run(plan), rest).score
     constant = _standing_after(UNKNOWN, plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(rest.power)] for said in (rest.score, fitted))
@@ -352,7 +350,7 @@ def begin_again(
     spec: FitSpec, first: Beginning, commit: Commit, fit: FitResult | None = None, record: dict[str, Any] | None = None
 ) -> FitResult:
     """Fit the first entries of a stream together, and commit; `record` tells of those that the `fit` so far forgets."""
-    entries, n, run, way = first.entries, len(first.entries.values), None, None
+    entries, n, run, way = first.entries, len(first.entries.values), None, Way(PRIORS[0])
     prior, told, chooses, judged = entries.prior, entries.n_telling, leaves_choice(spec), {}
     if chooses:
         spec.target.checked(entries.values, spec.asked)

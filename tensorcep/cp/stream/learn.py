@@ -380,15 +380,12 @@ class StreamRows:
 
 def unseen_by_laws(state: StreamState, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of a row of each mode that is not known, where its features, or its drift, tell of such."""
-    if not any(state.maps) and not any(state.chains):
-        return mean, cov
     mean, cov = mean.copy(), cov.copy()
-    for laws in (state.maps, state.chains):
-        for k, known in enumerate(laws):
-            if known is not None:
-                precision = known.precision if known.precision.ndim == 2 else np.diag(known.precision)
-                mean[k, known.free] = known.mean
-                cov[k][np.ix_(known.free, known.free)] = np.linalg.inv(precision)
+    for k, known in [*enumerate(state.maps), *enumerate(state.chains)]:
+        if known is not None:
+            precision = known.precision if known.precision.ndim == 2 else np.diag(known.precision)
+            mean[k, known.free] = known.mean
+            cov[k][np.ix_(known.free, known.free)] = np.linalg.inv(precision)
     return mean, cov
 
 

@@ -426,11 +426,9 @@ def with_rows(
         if new == old:
             continue
         if new > len(modes[k].seen):
-            room = max(new, int(GROWTH * old))
-            larger = ModeRows(*(np.zeros((room, *array.shape[1:]), dtype=array.dtype) for array in modes[k]))
-            for array, before in zip(larger, modes[k], strict=True):
-                array[:old] = before[:old]
-            modes[k] = larger
+            room = max(new, int(GROWTH * old)) - old
+            each = ((own[:old], np.zeros((room, *own.shape[1:]), dtype=own.dtype)) for own in modes[k])
+            modes[k] = ModeRows(*map(np.concatenate, each))
         Lam, eta = prior_of(k, old, new)
         for array, value in zip(modes[k], (Lam, eta, Lam, eta, False, state.time), strict=True):
             array[old:new] = value

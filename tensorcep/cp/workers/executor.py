@@ -89,7 +89,6 @@ class ClusterExecutor:
     def run(
         self, work: Kernel | Pass, first: int, last: int, *record: Any, align: int = 1, scratch: Room = None
     ) -> None:
-        """As `Executor.run`."""
         named = dict(zip(parameters_of(work.kernel), record, strict=False)) if isinstance(work, Pass) else {}
         there = self.updates_rows and isinstance(work, Pass) and is_shared(work.kernel)
         if not (isinstance(work, Pass) and work.later and there):
@@ -111,7 +110,6 @@ class ClusterExecutor:
             self._local.run(work, first, last, *record, align=align, scratch=scratch)
 
     def settle(self) -> None:
-        """As `Executor.settle`."""
         waiting = self._waiting
         try:
             while waiting:
@@ -147,7 +145,12 @@ class ClusterExecutor:
         sizes = None if np.array_equal(counts, all_counts) else self._line(f"{tag} sizes", mode, counts)
         at = getattr(self._thread, "at", None)
         shares = shared(self._ranges_of(mode, work, named), self._cluster.turns(at=at))
-        numbers = [[self._numbers(one, own, work, named) for one in share] for share in shares]
+
+        def numbers_of(one: Range) -> Broadcast | None:  # numbers of entries, unless they are those of the pass before
+            first, last = own.start + one.first, own.start + one.last
+            return self._cluster.put(_numbers_of(work.changing, first, last, named)) if work.changing else None
+
+        numbers = [[numbers_of(one) for one in share] for share in shares]
         common = _work_of(work, named, scratch, {name for one in changed for name in one.of})
         widths = [sum(map(math.prod, shapes.values())) for shapes in (common.made, common.told)]
         files, apart = RowFiles(self._cache.desk), widths[1] >= widths[0]
@@ -204,12 +207,6 @@ class ClusterExecutor:
                 ranges = ranges_of_mode(self._folder, self._cache.rows_of(mode), self._n_parts, work.entries, named)
                 self._ranges[key] = (others, ranges)
             return self._ranges[key][1]
-
-    def _numbers(self, one: Range, own: slice, work: Pass, named: dict[str, Any]) -> Broadcast | None:
-        """Numbers of the entries of a range that differ from those of the pass before."""
-        if not work.changing:
-            return None
-        return self._cluster.put(_numbers_of(work.changing, own.start + one.first, own.start + one.last, named))
 
     def _knows(self, work: Pass, first: int, last: int, named: dict[str, Any]) -> bool:
         """Put what a kernel would give of these packed rows in place, if workers have told it."""

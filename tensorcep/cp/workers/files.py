@@ -1,12 +1,9 @@
 """Files of a fit on workers: entries, which they map, and what they keep of these, such as messages.
 
 Entries of a range of rows of one mode are written once, and named by content. A row's sum runs over its entries in
-their order, wherever it is made. So ranges of whole rows can be summed on any number of workers, to the bits of one
-process.
-
-What workers keep of entries (sites: the messages of each) is in a new file for every version. A task reads the versions
-that it is told and writes new ones beside them. So it can be done again, by whatever worker. What a worker has written
-it has in memory, too.
+their order, wherever it is made: ranges of whole rows have the bits of one process. What workers keep of entries
+(sites: the messages of each) is in a new file for every version. A task reads the versions that it is told and writes
+new ones beside them, and so can be done again, by whatever worker, which has in memory what it has written.
 """
 
 from __future__ import annotations

@@ -91,9 +91,8 @@ class RowInputs(NamedTuple):
 class _Rows:
     """All rows, those of each mode as of some name, and how many tasks are reading them."""
 
-    def __init__(self, array: np.ndarray, n_modes: int):
-        self.array, self.readers = array, 0
-        self.names: list[Any] = [None] * n_modes
+    def __init__(self, array: np.ndarray, names: list[Any]):
+        self.array, self.names, self.readers = array, names, 0
 
 
 class Store:
@@ -146,11 +145,9 @@ class Store:
         """Rows that nobody is reading: where an old task is, it keeps those that it reads."""
         rows = self._kept.get(key)
         if rows is None or rows.array.shape[1:] != shape:
-            rows = self._kept[key] = _Rows(lane_zeros((first[-1], *shape)), len(first) - 1)
+            rows = self._kept[key] = _Rows(lane_zeros((first[-1], *shape)), [None] * (len(first) - 1))
         elif rows.readers:
-            names, array = rows.names, rows.array.copy()
-            rows = self._kept[key] = _Rows(array, len(names))
-            rows.names = list(names)
+            rows = self._kept[key] = _Rows(rows.array.copy(), list(rows.names))
         return rows
 
     def _found(self, source: Source, first: tuple[int, ...]) -> _Rows:
@@ -218,7 +215,6 @@ class BroadcastRows(Broadcast):
 
     @property
     def value(self) -> list[Piece]:
-        """As `Broadcast.value`."""
         if not self.digests:
             raise UnknownError(self.name)
         rows = self.source.here[self.rows]
