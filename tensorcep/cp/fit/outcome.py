@@ -82,7 +82,13 @@ def read_call(
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)
     X, extents, column = spec.target.split_extents(X, dict(extents))
-    place = checked_place(spec, scratch, memory, others)
+    place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
+    if scratch is not None or memory is not None:
+        check_alone("scratch=" if scratch is not None else "memory=", others)
+    if place.room is not None:
+        name, settings = checked_method(spec.method)
+        noise = None if spec.target.noise == "one" else spec.target.noise
+        check_storable(settings or name, noise, [spec.asked, *spec.target.likelihoods()])
     if are_files(X) and y is None:
         entries, coding = entries_of_files(spec, X, modes, value, place)
     else:
@@ -289,19 +295,6 @@ class Place(NamedTuple):
         """Let go of what several runs have read."""
         if self.room is not None:
             self.room.tables.clear()
-
-
-def checked_place(spec: FitSpec, scratch: Any, memory: Any, others: dict[str, Any]) -> Place:
-    """What `scratch` and `memory` of a fit say, refused beside what does not go with them."""
-    place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
-    if place.room is None and place.limit is None:
-        return place
-    check_alone("scratch=" if scratch is not None else "memory=", others)
-    if place.room is not None:
-        name, settings = checked_method(spec.method)
-        noise = None if spec.target.noise == "one" else spec.target.noise
-        check_storable(settings or name, noise, [spec.asked, *spec.target.likelihoods()])
-    return place
 
 
 def check_alone(name: str, others: dict[str, Any]) -> None:

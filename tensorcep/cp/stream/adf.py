@@ -237,8 +237,10 @@ def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.nda
 def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, Posterior]:
     """A batch of rows that deviate and its posterior in the modes and columns that there are, without pairs."""
     problem, shape, R = batch.problem, batch.problem.shape[:-1], batch.problem.rank - 1
-    prior, rows = (modes.without_pairs(lines, sum(shape)) for lines in (problem.prior, posterior))
-    posterior = posterior._replace(shape=shape, rank=R, Lam=rows.Lam, eta=rows.eta, seen=posterior.seen[: sum(shape)])
+    n, P = sum(shape), R * (R + 1) // 2
+    each = (problem.prior, posterior)  # the rows are 1 in the last column
+    prior, rows = ((one.Lam[:n, :P].copy(), one.eta[:n, :R] - one.Lam[:n, P : P + R]) for one in each)
+    posterior = posterior._replace(shape=shape, rank=R, Lam=rows[0], eta=rows[1], seen=posterior.seen[:n])
     problem = problem._replace(shape=shape, rank=R, prior=FixedPrior(*prior))
     return batch._replace(problem=problem, used=batch.used[:-1]), posterior
 

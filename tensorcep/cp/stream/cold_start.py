@@ -226,7 +226,13 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
         standing = _standing_after(_standing_after(UNKNOWN, plan, some.entries), plan, left_out, predicted)
         return _Tried(way, standing, predicted.score, left_out.power)
 
-    found = [trial(way) for way in _ways(spec, len(used))]
+    ways = [Way("learned"), Way("fixed", in_batches=True)]
+    if not is_auto(spec.prior):
+        ways = ways[:1]
+    elif spec.asked.observes not in ("labels", "counts") or spec.revisit or len(used) <= BATCH:
+        ways = [*map(Way, PRIORS)]  # entries that are revisited need the messages of one fit
+    ways += [Way("learned", wide=True)] if leaves_columns(spec) else []
+    found = [trial(way) for way in ways]
     nothing = all(one.standing.gain < THRESHOLDS.least_explained * one.standing.n for one in found)
     if nothing and _may_need_tries(spec, first):
         found.append(trial(Way("learned", tries=True)))
@@ -240,17 +246,6 @@ def _may_need_tries(spec: FitSpec, first: Beginning) -> bool:
     """Whether many quick starts may find what one does not: products of more than three modes."""
     # of three, no stream was found that gained by them; of labels there are none
     return len(first.shape) > 3 and spec.asked.observes not in ("labels", "levels")
-
-
-def _ways(spec: FitSpec, n: int) -> list[Way]:
-    """The ways to learn n entries."""
-    wide = [Way("learned", wide=True)] if leaves_columns(spec) else []
-    if not is_auto(spec.prior):
-        return [Way("learned"), *wide]
-    # entries that are revisited need the messages of one fit
-    if spec.asked.observes not in ("labels", "counts") or spec.revisit or n <= BATCH:
-        return [*map(Way, PRIORS), *wide]
-    return [Way("learned"), Way("fixed", in_batches=True), *wide]
 
 
 def _predicted(spec: FitSpec, plan: Plan, run: Run, entries: Kept) -> Predicted:

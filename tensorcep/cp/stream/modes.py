@@ -336,13 +336,6 @@ def with_pairs(rows: Natural, pairs: Natural) -> Natural:
     return Natural(*(np.concatenate(parts) for parts in both))
 
 
-def without_pairs(lines: Any, n: int) -> Natural:
-    """The first n rows of a prior or a posterior in all columns but the last, in which they are 1."""
-    R = lines.eta.shape[1] - 1
-    P = R * (R + 1) // 2
-    return Natural(lines.Lam[:n, :P].copy(), lines.eta[:n, :R] - lines.Lam[:n, P : P + R])
-
-
 def messages_to_pairs(problem: Problem, posterior: Posterior) -> Natural:
     """What a batch with this posterior said of its pairs, (q, 1) each."""
     n, R, before = sum(problem.shape[:-1]), problem.rank - 1, problem.prior

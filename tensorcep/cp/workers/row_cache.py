@@ -222,11 +222,6 @@ class BroadcastRows(Broadcast):
         self._cluster.sent += 0 if isinstance(given, SharedArray) else rows.nbytes
         return [Piece(0, {"": given}, {})]
 
-    def let_go(self) -> list[str]:
-        """Nobody needs them any more than what is here; gives the files that nobody needs either."""
-        self.future = None
-        return self.files.let_go(self.name)
-
 
 def digests_of(arrays: Any, rows: slice = slice(None)) -> tuple[int, ...]:
     """Numbers that tell some rows of arrays from others."""
@@ -340,7 +335,8 @@ class RowCache:
             for kind, known in self._rows.items():
                 for k, rows in enumerate(known):  # what all workers keep needs to be nowhere else
                     if rows.digests and all(has.get((kind, k)) == rows.name for has in every):
-                        self.discard(rows.let_go())
+                        rows.future = None
+                        self.discard(rows.files.let_go(rows.name))
         return [one.value for one in told]
 
     def run(self, *tasks: Any) -> list[Any]:
