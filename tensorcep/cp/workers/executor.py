@@ -28,7 +28,7 @@ from tensorcep.cp.model.rows import ALIGNED_BLOCKS, RowSource
 from tensorcep.cp.workers import tasks
 from tensorcep.cp.workers.files import Beginning, ChunkPart, RowPartition, SiteFiles, SiteMemory, shared, write_part
 from tensorcep.cp.workers.row_cache import BroadcastRows, Reading, RowCache, RowFiles, digests_of
-from tensorcep.cp.workers.tasks import Blank, Chunk, ChunkReport, Range, Work, shipped, value_of
+from tensorcep.cp.workers.tasks import Blank, Chunk, Range, Work, shipped, value_of
 from tensorcep.kernels.slots import LANES
 
 NOTHING = np.zeros(0)
@@ -270,9 +270,9 @@ class ClusterExecutor:
 
         what = "-".join(("entries-of-modes", *map(str, work.modes)))
         told = self._cache.run(tasks.pass_over_chunks, reading, len(shares), call, what)
-        found: list[ChunkReport] = [one for share in told for one in share]
-        for c, (chunk, one) in enumerate(zip(chunks, found, strict=True)):
-            for name, part in zip(work.sums, one.sums, strict=True):
+        found = [one for share in told for one in share]
+        for c, (chunk, (sums, _)) in enumerate(zip(chunks, found, strict=True)):
+            for name, part in zip(work.sums, sums, strict=True):
                 array = value_of(named, name)
                 if array.ndim < 3:
                     array[c] = part
@@ -281,7 +281,7 @@ class ClusterExecutor:
                     array[c, self._cache.rows_of(k)] = 0.0
                     array[c, slice(*chunk.rows[k])] = rows
         if stored is not None:
-            versions = tuple(one.versions for one in found)
+            versions = tuple(versions for _, versions in found)
             self._sites.move(named[work.keeps], stored._replace(latest=stored.latest + 1, versions=versions))
 
     def _chunks_of(self, entries: Entries) -> list[Chunk]:

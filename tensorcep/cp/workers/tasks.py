@@ -200,13 +200,6 @@ class Chunk(NamedTuple):
     rows: tuple[tuple[int, int], ...]
 
 
-class ChunkReport(NamedTuple):
-    """The sums of a chunk, of rows those of the entries alone; the versions of what is kept of its entries now."""
-
-    sums: list[Any]
-    versions: tuple[Version, ...]
-
-
 def pass_over_chunks(
     chunks: list[Chunk],
     work: Work,
@@ -215,8 +208,8 @@ def pass_over_chunks(
     store: Store,
     places: list[StoredSites],
     memory: SiteMemory | None,
-) -> list[ChunkReport]:
-    """The sums of some chunks; without memory nothing is kept."""
+) -> list[tuple[list[Any], tuple[Version, ...]]]:
+    """Sums of chunks, of rows those of the entries alone, and versions of what is kept: nothing without memory."""
     scratch, found, none = work.scratch(), [], np.zeros(0, dtype=np.int32)
     first = np.array(inputs.first, dtype=np.int64)
     with store.reading(inputs, blocks) as read:
@@ -236,5 +229,5 @@ def pass_over_chunks(
             versions: tuple[Version, ...] = ()
             if memory is not None:
                 versions = memory.write(chunk.number, places[n], record[work.of.keeps], work.of.modes)
-            found.append(ChunkReport(sums, versions))
+            found.append((sums, versions))
     return found
