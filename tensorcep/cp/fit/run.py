@@ -249,12 +249,10 @@ def start_of_spectra(plan: Plan) -> np.ndarray | None:
 
 def run_starts(plan: Plan, *done: Run) -> Run:
     """Run every member of a plan, each from the best of its starts, and mix the finite ones and those before them."""
-    method, settings = plan.engine
-    members, starts, trial_sweeps = plan.policy.members, plan.policy.starts, method.trial_sweeps(settings)
+    members, starts = plan.policy.members, plan.policy.starts
+    trial_sweeps = plan.engine.method.trial_sweeps(plan.engine.settings)
     trial_sweeps = trial_sweeps if trial_sweeps < plan.options.max_iter else 0
     with np.errstate(over="ignore", invalid="ignore"):  # of starts that run away
-        if members == 1 and not trial_sweeps and not done:
-            return run(method, plan.problem, settings, **plan.options._asdict())
         runs, errors = list(done), []
         for of_member in np.array_split(np.arange(len(starts)), members):
             member = plan.with_policy(starts=tuple(starts[i] for i in of_member))

@@ -184,25 +184,17 @@ class Revisit(NamedTuple):
 
 
 def revisit(
-    state: StreamState,
-    reservoir: Reservoir,
-    coords: np.ndarray,
-    y: np.ndarray,
-    *,
-    capacity: int,
-    keep: float,
-    time: float,
-    seed: int,
-    **how: Any,
+    state: StreamState, reservoir: Reservoir, coords: np.ndarray, y: np.ndarray, *, capacity: int, **how: Any
 ) -> Revisit:
     """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes."""
+    keep, time, seed = (how[name] for name in ("keep", "time", "seed"))
     noise_forgets, weight = state.noise_prior is not None, keep ** max(0.0, time - state.time)
     index = np.arange(min(len(reservoir.sample.y), capacity))
     sample = reservoir.sample.at(index).scaled(weight, weight if noise_forgets else 1.0)  # as it does the rows
     while True:
         chosen = sample.at(index)
         both = np.concatenate([coords, chosen.coords]), np.concatenate([y, chosen.y])
-        batch = batch_of(state, *both, keep=keep, time=time, seed=seed, **how)
+        batch = batch_of(state, *both, **how)
         parts = [(mode.prior_Lam[at], mode.prior_eta[at]) for mode, at in zip(state.modes, batch.used, strict=True)]
         limit = widest(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         rows, prior, noise = batch.rows[len(y) :], batch.problem.prior, batch.problem.noise_prior
