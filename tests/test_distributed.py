@@ -28,9 +28,8 @@ from tensorcep import distributed
 from tensorcep.core import shared_memory
 from tensorcep.core.cluster import Cluster, ClusterError, LackingError, TaskBatch, TaskReport
 from tensorcep.cp.model import subsets
-from tensorcep.cp.workers.executor import ClusterExecutor
+from tensorcep.cp.workers.executor import ClusterExecutor, rows_alone
 from tensorcep.cp.workers.row_cache import BroadcastRows, Piece
-from tensorcep.cp.workers.tasks import rows_alone
 from tensorcep.entries.tables import frame_of_dask
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor

@@ -82,9 +82,7 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
         sampled = _narrowed(best, plan)
     else:  # at the quick fit's means, and at the problem's start in columns that it does not have
         start, own = np.array(problem.start), best.quick.columns
-        means = np.empty((1, len(best.mean), problem.rank))
-        write_in(best.mean[None], own, problem.rows_free, means)
-        start[:, own] = means[0][:, own]
+        start[:, own] = np.where(problem.rows_free[:, own], best.mean, 1.0)
         begun_at = plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
         sampled = Sampled(begun_at, np.arange(problem.rank))
     begun = _burnt_in(sampled, results, plan)

@@ -177,11 +177,10 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
     if len(place) < THRESHOLDS.fewest:
         return False
 
-    def other_columns(quick: QuickFit) -> tuple[bool, int]:
-        components = _components(quick)
-        return not components.any(), int((~components).sum())
-
-    few, many = (min(one.policy.quick_fits, key=other_columns) for one in (plan, wider))
+    few, many = (
+        min(one.policy.quick_fits, key=lambda quick: (not _components(quick).any(), (~_components(quick)).sum()))
+        for one in (plan, wider)
+    )
     found, score = _scored(plan, few, place)
     if found is None:
         return False
