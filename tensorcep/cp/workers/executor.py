@@ -51,11 +51,6 @@ class Work(NamedTuple):
     made: dict[str, tuple[int, ...]]  # shapes of lines of what it writes: of rows that other tasks read,
     told: dict[str, tuple[int, ...]]  # and of what the client alone needs
 
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Numbers of entries, which stay or change."""
-        return (*self.of.entries, *self.of.changing)
-
     def arguments(self, values: dict[str, Any]) -> dict[str, Any]:
         """The kernel's arguments as they came, with these for those that a task has of its own."""
         return with_values({name: arrived(value) for name, value in self.record.items()}, values)
@@ -172,7 +167,7 @@ def _entries_of(
         by_row = EntriesByRow(start, end, entry[: last - begin], none, part.others[begin:last], ())
         values = {"cuts": np.array([row, row + b - a]), "offset": -row, "by_row": by_row}
         values |= {} if by_place else {"base": 0}
-        for name, array, one in zip(work.numbers, arrays, known or (), strict=True):
+        for name, array, one in zip((*work.of.entries, *work.of.changing), arrays, known or (), strict=True):
             values[name] = array[: last - begin] if isinstance(one, float) else array[begin:last]
         yield row, row + b - a, values
 
@@ -193,7 +188,7 @@ def pass_over_blocks(
     first, last = where
     with store.reading(inputs, blocks) as read:
         values = dict(zip(work.of.reads, read, strict=True))
-        for name, given in zip(work.numbers, numbers, strict=True):
+        for name, given in zip((*work.of.entries, *work.of.changing), numbers, strict=True):
             shape, kind = ((LANES,), np.float64) if isinstance(given, float) else (given.shape[1:], given.dtype)
             values[name] = np.empty((last, *shape), kind)
             values[name][first:] = given
@@ -344,8 +339,6 @@ class ClusterExecutor:
         found: list[Pending] = self._thread.__dict__.setdefault("waiting", [])
         return found
 
-    # passes over the rows of a mode
-
     def _over_rows(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
         (mode,), by_row, waiting = work.modes, named["by_row"], self._waiting
         sources = {name: _source(name, named) for name in work.reads}
@@ -440,8 +433,6 @@ class ClusterExecutor:
         self._cache.look(sources.values())
         return self._cache.reading((name, source, self._cache.modes) for name, source in sources.items())
 
-    # passes over blocks of entries
-
     def _over_blocks(self, work: Pass, n_blocks: int, named: dict[str, Any], scratch: Any) -> None:
         reading, common = self._all_rows(work, named), _work_of(work, named, scratch)
         groups, n_parts, names = -(-n_blocks // ALIGNED_BLOCKS), self._n_parts, (*work.entries, *work.changing)
@@ -470,8 +461,6 @@ class ClusterExecutor:
         if stays:
             self._entries[key] = (array, broadcast)
         return broadcast
-
-    # passes over chunks of entries
 
     def _over_chunks(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
         chunks, reading = self._chunks_of(named["entries"]), self._all_rows(work, named)

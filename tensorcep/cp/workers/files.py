@@ -294,11 +294,13 @@ class SiteFiles:
         before, self._of[id(sites[0])] = self._of[id(sites[0])], stored
         self._remove(before)
 
-    def hold(self, run: int, stored: StoredSites) -> None:
-        """Keep the files of these versions until others are held for the run."""
-        before, self._held[run] = self._held.get(run), stored
-        if before is not None:
-            self._remove(before)
+    def hold(self, run: int, found: Sequence[Any]) -> None:
+        """Keep the files of the sites that are found in a state that is stored of a run, until its next one is."""
+        for stored in found:
+            if isinstance(stored, StoredSites):
+                before, self._held[run] = self._held.get(run), stored
+                if before is not None:
+                    self._remove(before)
 
     def end(self) -> None:
         """Remove all files."""
