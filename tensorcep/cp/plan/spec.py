@@ -235,9 +235,9 @@ def chosen_with(
     given = None if is_auto(spec.interactions) else parts_of(spec.interactions, rank)
     name, can = settings.name, METHODS[settings.name].capabilities
     if given is None:
-        if streaming or _needs_cp(spec):
+        if streaming or isinstance(spec.prior, Prior) or not is_random(spec.init):  # given for the CP component alone
             given = parts_of("cp", rank)
-        elif takes_every_column(name):
+        elif can.sampler or can.point_estimate:  # not harmed by more columns than the data need
             given = every_column(rank, shape)
         else:  # of a matrix the only pair of modes is the CP component
             of_cep = name == CEP.name and len(shape) > 2
@@ -286,12 +286,7 @@ def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
 
 def leaves_columns(spec: FitSpec) -> bool:
     """Whether a spec leaves it open which parts a stream has beside the components."""
-    return is_auto(spec.interactions) and not _needs_cp(spec)
-
-
-def _needs_cp(spec: FitSpec) -> bool:
-    """Whether what was given fits the columns of the CP component alone."""
-    return isinstance(spec.prior, Prior) or not is_random(spec.init)
+    return is_auto(spec.interactions) and not isinstance(spec.prior, Prior) and is_random(spec.init)
 
 
 def rank_for(n_entries: int, shape: Sequence[int]) -> int:
@@ -299,14 +294,8 @@ def rank_for(n_entries: int, shape: Sequence[int]) -> int:
     return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
 
 
-def takes_every_column(method: str) -> bool:
-    """Whether a method has columns of every part by default: it is not harmed by more of them than the data need."""
-    can = METHODS[method].capabilities
-    return can.sampler or can.point_estimate
-
-
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
-    """Columns of each part for such a method."""
+    """Columns of each part for a method that has all of them by default."""
     pairs = min(MOST_PAIRS, -(-rank // (len(shape) - 1)), max(1, min(shape))) if len(shape) > 2 else 0
     return {"main": 1, "pair": pairs, "cp": rank}
 

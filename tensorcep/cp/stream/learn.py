@@ -79,12 +79,8 @@ class BatchPlan(NamedTuple):
     added: tuple[dict[Any, int] | None, ...]  # per mode with labels, the rows of those that are new
     batch: BatchProblem
     visit: Revisit | None
+    joined: BatchProblem  # the batch with the entries that are revisited
     engine: BatchEngine
-
-    @property
-    def joined(self) -> BatchProblem:
-        """The batch, with the entries that are revisited."""
-        return self.batch if self.visit is None else self.visit.batch
 
     @property
     def labels(self) -> tuple[Labels | None, ...]:
@@ -207,7 +203,8 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     if spec.revisit:
         before = stream.reservoir or Reservoir.empty(len(stream.keys), state.rank)
         visit = reservoir.revisit(state, before, coords, y, capacity=spec.revisit, **how)
-    return BatchPlan(spec, fit, arrival, stream, state, added, batch, visit, engine)
+    joined = batch if visit is None else visit.batch
+    return BatchPlan(spec, fit, arrival, stream, state, added, batch, visit, joined, engine)
 
 
 def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:

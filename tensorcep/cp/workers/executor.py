@@ -246,15 +246,6 @@ def pass_over_chunks(
 NOTHING = np.zeros(0)
 
 
-class Pending(NamedTuple):
-    """Rows of a mode, from the packed row `offset` on, that have not come back to the arrays that they go to."""
-
-    running: TaskBatch
-    rows: list[BroadcastRows]
-    arrays: dict[str, np.ndarray]
-    offset: int
-
-
 class ClusterExecutor:
     """Runs passes on workers, whose entries are in a folder that they see; what passes keep is told by `sites`."""
 
@@ -325,18 +316,18 @@ class ClusterExecutor:
         waiting = self._waiting
         try:
             while waiting:
-                pending = waiting.pop(0)
-                self._finish(pending)
-                if pending.running.again:  # what follows was given what was lost
-                    for later in waiting:
-                        later.running.restart()
+                running, *rest = waiting.pop(0)
+                self._finish(running, *rest)
+                if running.again:  # what follows was given what was lost
+                    for later, *_ in waiting:
+                        later.restart()
         finally:
             waiting.clear()
 
     @property
-    def _waiting(self) -> list[Pending]:
-        """Passes of this thread whose rows come later, in the order in which they were begun."""
-        found: list[Pending] = self._thread.__dict__.setdefault("waiting", [])
+    def _waiting(self) -> list[tuple[Any, ...]]:
+        """Passes of this thread whose rows come later, as `_finish` takes them, in the order of their beginnings."""
+        found: list[tuple[Any, ...]] = self._thread.__dict__.setdefault("waiting", [])
         return found
 
     def _over_rows(self, work: Pass, named: dict[str, Any], scratch: Any) -> None:
@@ -376,20 +367,21 @@ class ClusterExecutor:
             futures = self._cluster.after(rows_alone, futures) or None
         for one in made:
             self._cache.follow(one, mode, futures)
-        pending = Pending(running, made, {name: value_of(named, name) for name in written}, named["offset"])
+        pending = running, made, {name: value_of(named, name) for name in written}, named["offset"]
         if work.later:
             waiting.append(pending)
             return
-        self._finish(pending)
+        self._finish(*pending)
         if work.also is not None:
             also, names = work.also
             values = {name: value_of(named, one) for name, one in names.items()}
             at_rows = (also.kernel, own.start, own.stop)
             self._told[at_rows] = (_digests(also, *at_rows[1:], values), values[also.gives[0]][own])
 
-    def _finish(self, pending: Pending) -> None:
-        """Put rows in place."""
-        running, made, arrays, offset = pending
+    def _finish(
+        self, running: TaskBatch, made: list[BroadcastRows], arrays: dict[str, np.ndarray], offset: int
+    ) -> None:
+        """Put rows of a mode, from the packed row `offset` on, in the arrays that they go to."""
         for piece in self._cache.end_tasks(running):
             for name, given in (piece.arrays | piece.told).items():
                 put(given, arrays[name][offset + piece.first : offset + piece.first + piece.n])
