@@ -57,12 +57,12 @@ def select(draft: Draft) -> Plan:
 
 def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     """The plan of a draft in these columns, and the policy that runs it."""
-    problem, rows = planning.problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
+    problem, prior, row_means = planning.problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
     (method, settings), alone = draft.engine, has_one_state(draft.engine.settings, draft.size)
     if problem.power is not None:
         check_power(method.name, problem)
     quick = quick_fits_of(draft, chosen, problem.seed) if draft.has_quick_fits else ()
-    starts: dict[str, Any] = {"starts": rows.starts, "members": chosen.members, "quick_fits": quick}
+    starts: dict[str, Any] = {"starts": row_means, "members": chosen.members, "quick_fits": quick}
     starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": alone}
     policy: MultiStart
     if quick and method.capabilities.sampler:
@@ -77,7 +77,7 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
         policy = MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    return Plan(problem, draft.engine, policy, options, rows.given, draft.labels, draft.facts)
+    return Plan(problem, draft.engine, policy, options, prior, draft.labels, draft.facts)
 
 
 # So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
@@ -101,7 +101,7 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
             some |= {"main+cp": parts | {"pair": 0}}
     quick = []
     for kind, own in some.items():
-        problem, _ = planning.problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
+        problem, *_ = planning.problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
         quick.append(QuickFit(kind, engine, problem, columns_within(own, parts, order)))
     return tuple(quick)
 
@@ -211,7 +211,7 @@ def with_best_noise(draft: Draft) -> Draft:
     """The draft with the kind of noise that predicts entries left out best, where that was left open."""
     if draft.facts.get("noise_") != "auto":
         return draft
-    problem, _ = planning.problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
+    problem, *_ = planning.problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     uneven = kinds[_best(draft, [problem._replace(uneven=kind) for kind in kinds])]
     noise = {"noise_": name_of_noise(uneven, draft.labels)}

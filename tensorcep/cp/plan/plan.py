@@ -130,80 +130,6 @@ class Data(NamedTuple):
     weight: np.ndarray | None = None  # (N,), how much each value counts; None where all count once
 
 
-class ExpectedRows(NamedTuple):
-    """What is expected of the rows, the starts (n_rows, R) of fits, and the seed of methods that draw at random."""
-
-    given: Prior
-    prior: RowPrior  # the same as methods take it; one that is learned begins with it
-    starts: tuple[np.ndarray | None, ...]
-    seed: int
-
-
-def plan_rows(spec: FitSpec, data: Data, kind: Any, free: np.ndarray, n_starts: int, random_state: Any) -> ExpectedRows:
-    """Prior ("fixed", "learned", "ard", or as given), starts and seed of a fit in its `free` (K, R) bool columns."""
-    # all is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was
-    y, shape, likelihood, weight = data.values, data.shape, data.likelihood, data.weight
-    scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
-    centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
-    rank, with_components_alone = free.shape[1], bool(free.all())
-    given = checked_init(spec.init, shape, rank)
-    values, intercept = spec.target.latent_guess(y, likelihood, weight), 0.0
-    if not with_components_alone:
-        intercept, centred = spec.target.intercept(y, likelihood, weight), room_of(values).empty(len(values))
-        np.subtract(values, weighted_mean(values, weight), out=centred)
-        values = centred
-
-    fixed = with_components_alone and kind == "fixed"
-    if isinstance(kind, Prior):
-        if not with_components_alone:
-            fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
-        if spec.prior_scale != "auto" or centre != "uniform":
-            fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
-        prior, mean, sd = checked_prior(kind, shape, rank), np.zeros(free.shape), np.ones(rank)
-    else:
-        # expected means (K, R) of the columns, and standard deviations (R,) of their free elements: every part (main
-        # effects, pairs, CP) is to explain as much as every other, a sum of products as large as the data
-        active, centre_of_products = free.sum(axis=0), 0.0 if centre == "uniform" else centre
-        parts, counts = np.unique(active, return_counts=True)
-        orders = zip(parts.tolist(), counts.tolist(), strict=True)
-        auto = {j: spec.target.auto_scale(values, j, n * len(parts), weight) for j, n in orders if scale == "auto"}
-        mean = np.where(free & (active > 1), centre_of_products, np.where(free, 0.0, 1.0))
-        if active.min() == 1:
-            first = int(np.argmin(active))
-            mean[free[:, first], first] = intercept  # of the first main effect
-        sd = np.array([auto.get(j, scale) for j in active.tolist()], dtype=float)
-        precision = list(np.where(free, sd**-2, CLAMPED))
-        if with_components_alone:
-            one = float(sd[0])  # the powers of an array may differ in the last bit
-            precision = [1.0 / one**2 if fixed else one**-2] * len(shape)
-        prior = Prior(list(mean), precision)
-    drawn = fixed and centre == "uniform"  # the paper's prior: one draw per row, kept
-    starts_at_prior = isinstance(given, str) and given == "prior"
-    if starts_at_prior and not (drawn or (with_components_alone and any(np.any(mean) for mean in prior.mean))):
-        where = "at prior means of zero" if with_components_alone else "interactions at zero"
-        fail_value(f'init="prior" starts {where}, where every message is zero; use init="random".')
-    rng, rows = check_random_state(random_state), None if isinstance(given, str) else given
-    if drawn:
-        prior = prior._replace(mean=[sd * rng.random((n, rank)) for n in shape])
-
-    def first_rows() -> np.ndarray:
-        """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless given."""
-        # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
-        start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
-        if rows is not None:
-            return np.where(of_rows, rows, start)
-        return np.where(of_rows & (free.sum(axis=0) > 1), sd * rng.standard_normal(start.shape), start)
-
-    starts = [None if starts_at_prior else first_rows() for _ in range(n_starts)]
-    natural, learned = natural_lines(prior, shape, rank), None if isinstance(kind, Prior) else LEARNED.get(kind)
-    law: RowPrior = FixedPrior(*natural)
-    if learned is not None:
-        law = learned(*natural, mean=mean, scale=np.broadcast_to(sd, free.shape), free=free)
-    if isinstance(law, PriorByMode):
-        law = replace(law, designs=tuple(data.designs), clocks=tuple(data.clocks))
-    return ExpectedRows(prior, law, tuple(starts), int(rng.integers(2**63)))
-
-
 def checked_prior(prior: Prior, shape: tuple[int, ...], rank: int) -> Prior:
     """Return a Prior whose means and precisions fit the shape, are finite, and positive definite."""
     if not len(prior.mean) == len(prior.precision) == len(shape):
@@ -358,21 +284,79 @@ def packed_entries(
 
 def problem_of(
     spec: FitSpec, data: Data, chosen: Chosen, n_starts: int, seed: Any = None
-) -> tuple[Problem, ExpectedRows]:
-    """The problem in the columns that are chosen, with what is expected of its rows."""
-    free = free_columns(chosen.parts, len(data.shape))
-    rows = plan_rows(spec, data, chosen.prior, free, n_starts, spec.random_state if seed is None else seed)
+) -> tuple[Problem, Prior, tuple[np.ndarray | None, ...]]:
+    """The problem in the columns that are chosen, its rows' prior as it was given or made, and starts (n_rows, R)."""
+    # all is checked before the first random number is drawn, so that a refused fit leaves a Generator as it was
+    y, shape, likelihood, weight = data.values, data.shape, data.likelihood, data.weight
+    kind, free = chosen.prior, free_columns(chosen.parts, len(shape))
+    scale = word_or_range("prior_scale", spec.prior_scale, ("auto",), *SCALES)
+    centre = word_or_range("prior_mean", spec.prior_mean, ("uniform",), -np.inf)
+    rank, with_components_alone = free.shape[1], bool(free.all())
+    given = checked_init(spec.init, shape, rank)
+    values, intercept = spec.target.latent_guess(y, likelihood, weight), 0.0
+    if not with_components_alone:
+        intercept, centred = spec.target.intercept(y, likelihood, weight), room_of(values).empty(len(values))
+        np.subtract(values, weighted_mean(values, weight), out=centred)
+        values = centred
+    fixed = with_components_alone and kind == "fixed"
+    if isinstance(kind, Prior):
+        if not with_components_alone:
+            fail_value("prior must be 'fixed', 'learned' or 'ard' with interactions; a Prior serves interactions='cp'.")
+        if spec.prior_scale != "auto" or centre != "uniform":
+            fail_value("prior_scale and prior_mean are for priors that are not given; leave them out beside a Prior.")
+        prior, mean, sd = checked_prior(kind, shape, rank), np.zeros(free.shape), np.ones(rank)
+    else:
+        # expected means (K, R) of the columns, and standard deviations (R,) of their free elements: every part (main
+        # effects, pairs, CP) is to explain as much as every other, a sum of products as large as the data
+        active, centre_of_products = free.sum(axis=0), 0.0 if centre == "uniform" else centre
+        parts, counts = np.unique(active, return_counts=True)
+        orders = zip(parts.tolist(), counts.tolist(), strict=True)
+        auto = {j: spec.target.auto_scale(values, j, n * len(parts), weight) for j, n in orders if scale == "auto"}
+        mean = np.where(free & (active > 1), centre_of_products, np.where(free, 0.0, 1.0))
+        if active.min() == 1:
+            first = int(np.argmin(active))
+            mean[free[:, first], first] = intercept  # of the first main effect
+        sd = np.array([auto.get(j, scale) for j in active.tolist()], dtype=float)
+        precision = list(np.where(free, sd**-2, CLAMPED))
+        if with_components_alone:
+            one = float(sd[0])  # the powers of an array may differ in the last bit
+            precision = [1.0 / one**2 if fixed else one**-2] * len(shape)
+        prior = Prior(list(mean), precision)
+    drawn = fixed and centre == "uniform"  # the paper's prior: one draw per row, kept
+    starts_at_prior = isinstance(given, str) and given == "prior"
+    if starts_at_prior and not (drawn or (with_components_alone and any(np.any(mean) for mean in prior.mean))):
+        where = "at prior means of zero" if with_components_alone else "interactions at zero"
+        fail_value(f'init="prior" starts {where}, where every message is zero; use init="random".')
+    rng = check_random_state(spec.random_state if seed is None else seed)
+    if drawn:
+        prior = prior._replace(mean=[sd * rng.random((n, rank)) for n in shape])
+
+    def first_rows() -> np.ndarray:
+        """Row means to start from, (n_rows, R): main effects at their mean, products at random, unless given."""
+        # products at a common mean would all get the same messages, and at the prior mean zero no messages at all
+        start, of_rows = np.repeat(mean, shape, axis=0), np.repeat(free, shape, axis=0)
+        if not isinstance(given, str):
+            return np.where(of_rows, given, start)
+        return np.where(of_rows & (free.sum(axis=0) > 1), sd * rng.standard_normal(start.shape), start)
+
+    starts = tuple(None if starts_at_prior else first_rows() for _ in range(n_starts))
+    natural, learned = natural_lines(prior, shape, rank), None if isinstance(kind, Prior) else LEARNED.get(kind)
+    law: RowPrior = FixedPrior(*natural)
+    if learned is not None:
+        law = learned(*natural, mean=mean, scale=np.broadcast_to(sd, free.shape), free=free)
+    if isinstance(law, PriorByMode):
+        law = replace(law, designs=tuple(data.designs), clocks=tuple(data.clocks))
     problem = Problem(
         entries=data.entries,
-        shape=data.shape,
-        rank=free.shape[1],
-        likelihood=data.likelihood,
-        prior=rows.prior,
-        start=rows.starts[0],
-        noise_prior=spec.target.gamma_noise(data.values, data.weight),
-        seed=rows.seed,
-        free=None if free.all() else free,
+        shape=shape,
+        rank=rank,
+        likelihood=likelihood,
+        prior=law,  # as methods take it; one that is learned begins with it
+        start=starts[0],
+        noise_prior=spec.target.gamma_noise(y, weight),
+        seed=int(rng.integers(2**63)),
+        free=None if with_components_alone else free,
         uneven=data.uneven,
-        power=None if data.weight is None else in_lanes(data.entries, data.weight),
+        power=None if weight is None else in_lanes(data.entries, weight),
     )
-    return problem, rows
+    return problem, prior, starts
