@@ -77,10 +77,6 @@ class Beginning(NamedTuple):
     standing: Standing = UNKNOWN  # before them
     coding: Mapping[str, Any] = NOTHING
 
-    def at(self, where: np.ndarray | slice) -> Beginning:
-        """Some of the entries."""
-        return self._replace(entries=self.entries.at(where))
-
 
 class Way(NamedTuple):
     """A prior, and how entries are learned with it."""
@@ -182,7 +178,7 @@ def compare_with_fit(
         return None, standing
     if n < min(end, max(WARNED, int(GROWTH) * watched.fitted)):
         return watched, standing
-    first, rest = Beginning(watched, state.sizes, labels, source).at(slice(n // 2)), watched.at(slice(n // 2, n))
+    first, rest = Beginning(watched.at(slice(n // 2)), state.sizes, labels, source), watched.at(slice(n // 2, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
         plan = _plan(spec, first, Way(PRIORS[0])).unseen()
@@ -216,7 +212,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
     held, used = np.split(order, [int(len(order) * THRESHOLDS.share_in_stream(len(order)))])
-    some, left_out = first.at(np.append(used, light)), entries.at(held)
+    some, left_out = first._replace(entries=entries.at(np.append(used, light))), entries.at(held)
 
     def trial(way: Way) -> _Tried:
         with warnings.catch_warnings():
@@ -397,28 +393,6 @@ def without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
     """Refuse parameters with which no stream is learned, as the result so far, if any, has it."""
-    _check_known(spec, fit)
-    target, before = spec.target, None if fit is None else fit.observation
-    if target.zero_inflation or getattr(before, "inflated", False):
-        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
-    by_mode = isinstance(target.dispersion, str) and target.dispersion != "learned"
-    if by_mode or target.noise != "one" or getattr(before, "noise", "one") != "one":
-        name, one = ("dispersion", "learned") if by_mode else ("noise", "one")
-        got = f"{name}={getattr(target, name)!r}"
-        fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
-    # a stream has one, and to make its posterior takes as long as a sweep
-    first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
-    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
-    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
-        fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
-    name, _ = checked_method(spec.method)
-    if fit is None and name != "auto":
-        refuse_unable(name, "streams", "learns no streams (partial_fit)")
-    check_revisit(spec)
-
-
-def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
-    """Refuse features, series and graphs that a stream cannot learn on."""
     asks_features, coupling = has_features(spec.prior), coupled(spec.prior)
     if fit is not None:
         features, series = any(fit.features), [word_of(known) for known in fit.series if known is not None]
@@ -448,3 +422,20 @@ def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
             fail_value(f"rows of {what} forget as its law says; got forget={spec.forget:g}; set forget=0.")
         if spec.revisit:
             fail_value(f"revisit holds messages beside a prior that stays, not one moved by {what}; set revisit=0.")
+    target, before = spec.target, None if fit is None else fit.observation
+    if target.zero_inflation or getattr(before, "inflated", False):
+        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
+    by_mode = isinstance(target.dispersion, str) and target.dispersion != "learned"
+    if by_mode or target.noise != "one" or getattr(before, "noise", "one") != "one":
+        name, one = ("dispersion", "learned") if by_mode else ("noise", "one")
+        got = f"{name}={getattr(target, name)!r}"
+        fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
+    # a stream has one, and to make its posterior takes as long as a sweep
+    first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
+    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
+    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
+        fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
+    name, _ = checked_method(spec.method)
+    if fit is None and name != "auto":
+        refuse_unable(name, "streams", "learns no streams (partial_fit)")
+    check_revisit(spec)
