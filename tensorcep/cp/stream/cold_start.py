@@ -192,16 +192,12 @@ def compare_with_fit(
 
 
 class _Tried(NamedTuple):
-    """A way, how the stream stands with the entries that were left out, and their log scores and weights (n,)."""
+    """A way, how the stream stands with the entries that were left out, their log scores (n,) and the mean of these."""
 
     way: Way
     standing: Standing
     scores: np.ndarray
-    weight: np.ndarray | None
-
-    @property
-    def score(self) -> float:
-        return weighted_mean(self.scores, self.weight)
+    score: float
 
 
 def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Kept]:
@@ -220,7 +216,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
             plan = _plan(spec, some, way)
             predicted = _predicted(spec, plan, _run(spec, plan.unseen(), way), left_out)
         standing = _standing_after(_standing_after(UNKNOWN, plan, some.entries), plan, left_out, predicted)
-        return _Tried(way, standing, predicted.score, left_out.power)
+        return _Tried(way, standing, predicted.score, weighted_mean(predicted.score, left_out.power))
 
     ways = [Way("learned"), Way("fixed", in_batches=True)]
     if not is_auto(spec.prior):

@@ -169,6 +169,7 @@ class Revisit(NamedTuple):
 
     batch: BatchProblem  # the `n` new entries first, then the revisited ones, whose messages the prior does not hold
     n: int
+    rows: np.ndarray  # (m, K) int64, the packed rows of the revisited entries in the problem
     held: np.ndarray  # (m,) int64, where the reservoir holds the revisited entries
     reservoir: Reservoir  # before the batch, at the time of the batch
     limit: np.ndarray  # (n_rows, R), largest variance that a row of the batch may get when messages are taken out
@@ -176,11 +177,6 @@ class Revisit(NamedTuple):
     noise_forgets: bool  # whether the noise is forgotten, too
     seed: int
     capacity: int
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The packed rows (m, K) of the revisited entries in the problem."""
-        return self.batch.rows[self.n :]
 
 
 def revisit(
@@ -211,7 +207,7 @@ def revisit(
         start = moments_of(prior.Lam, prior.eta)[0]  # where the rows were with the messages
         problem = batch.problem._replace(prior=FixedPrior(Lam, eta), noise_prior=left, start=start)
         batch = batch._replace(problem=problem)
-    return Revisit(batch, len(y), index, counted, limit, keep, noise_forgets, seed, capacity)
+    return Revisit(batch, len(y), rows, index, counted, limit, keep, noise_forgets, seed, capacity)
 
 
 def after_revisit(

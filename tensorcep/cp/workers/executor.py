@@ -345,7 +345,12 @@ class ClusterExecutor:
         counts, all_counts = by_row.end[own] - by_row.start[own], np.diff(by_row.start[own.start : own.stop + 1])
         sizes = None if np.array_equal(counts, all_counts) else self._line(f"{tag} sizes", mode, counts)
         at = getattr(self._thread, "at", None)
-        shares = files.shared(self._ranges_of(mode, work, named), self._cluster.turns(at=at))
+        key = id(by_row.others), mode, bool(work.entries)
+        with self._lock:  # entries are written when they are first needed
+            if key not in self._ranges:
+                ranges = ranges_of_mode(self._folder, own, self._n_parts, work.entries, named)
+                self._ranges[key] = (by_row.others, ranges)
+        shares = files.shared(self._ranges[key][1], self._cluster.turns(at=at))
 
         def numbers_of(one: Range) -> Broadcast | None:  # numbers of entries, unless they are those of the pass before
             first, last = own.start + one.first, own.start + one.last
@@ -400,15 +405,6 @@ class ClusterExecutor:
         if broadcast is None or not np.array_equal(broadcast.value, array):
             broadcast = self._blocks[what, mode] = self._cluster.put(array.copy())
         return broadcast
-
-    def _ranges_of(self, mode: int, work: Pass, named: dict[str, Any]) -> list[Range]:
-        """The ranges of a mode, whose entries are written when they are first needed."""
-        key, others = (id(named["by_row"].others), mode, bool(work.entries)), named["by_row"].others
-        with self._lock:
-            if key not in self._ranges:
-                ranges = ranges_of_mode(self._folder, self._cache.rows_of(mode), self._n_parts, work.entries, named)
-                self._ranges[key] = (others, ranges)
-            return self._ranges[key][1]
 
     def _knows(self, work: Pass, first: int, last: int, named: dict[str, Any]) -> bool:
         """Put what a kernel would give of these packed rows in place, if workers have told it."""
