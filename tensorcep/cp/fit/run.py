@@ -276,7 +276,8 @@ def _best_run(plan: Plan, trial_sweeps: int) -> Run:
     # more often than any other; one that came before is tried again
     if not trial_sweeps:
         return run(plan.engine.method, plan.problem, plan.engine.settings, **plan.options._asdict())
-    starts, alone, best, at, shared = plan.policy.starts, plan.policy.one_at_a_time, None, 0, None
+    starts, alone, at, shared = plan.policy.starts, plan.policy.one_at_a_time, 0, None
+    best: Any = None
     order = [*range(len(starts))][:: -1 if alone else 1]
     for i in order:
         trial = _trial(plan, starts[i], trial_sweeps, shared)
@@ -290,8 +291,6 @@ def _best_run(plan: Plan, trial_sweeps: int) -> Run:
             best, at = trial, i
         del trial  # its state holds all messages
         shared = own if alone else plan.engine.method.of_entries(best.state)
-    if best is None:
-        raise ValueError("starts must hold at least one start; got none.")
     if best.state is None:
         best = _trial(plan, starts[at], trial_sweeps, shared)
     return best if best.stopped else continued(plan, best)

@@ -19,7 +19,6 @@ from tensorcep.cp.calibration.holdout import held_out_places
 from tensorcep.cp.fit import run as policies
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
-from tensorcep.cp.fit.run import FromQuickFit, MultiStart, PenalisedEstimate, QuickResult
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.inputs.coordinates import Entries
@@ -64,17 +63,17 @@ def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     quick = quick_fits_of(draft, chosen, problem.seed) if draft.has_quick_fits else ()
     starts: dict[str, Any] = {"starts": row_means, "members": chosen.members, "quick_fits": quick}
     starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": alone}
-    policy: MultiStart
+    policy: policies.MultiStart
     if quick and method.capabilities.sampler:
         policy = ChainsWithQuickFits(**starts)
     elif quick:
         if METHODS[chosen.method].capabilities.quick and chosen.settings.get_params()["anneal"] == "auto":
             settings = copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
-        policy = FromQuickFit(**starts, settings=settings)
+        policy = policies.FromQuickFit(**starts, settings=settings)
     elif method.capabilities.point_estimate:
-        policy = PenalisedEstimate(**starts)
+        policy = policies.PenalisedEstimate(**starts)
     else:
-        policy = MultiStart(**starts)
+        policy = policies.MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
     return Plan(problem, draft.engine, policy, options, prior, draft.labels, draft.facts)
@@ -197,7 +196,7 @@ def _components(quick: QuickFit) -> np.ndarray:
     return np.asarray(quick.problem.every_free.all(axis=0))
 
 
-def _scored(plan: Plan, quick: QuickFit, place: np.ndarray) -> tuple[QuickResult | None, np.ndarray]:
+def _scored(plan: Plan, quick: QuickFit, place: np.ndarray) -> tuple[policies.QuickResult | None, np.ndarray]:
     """What a quick fit finds without the entries at these places, and their log scores; -inf where it finds nothing."""
     found = policies.run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
     scores = None if found is None else found.scores

@@ -17,7 +17,6 @@ from tensorcep.core.checks import check_choice, check_random_state, fail_value, 
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs import side_information
-from tensorcep.cp.inputs.side_information import Clocks, Designs
 from tensorcep.cp.methods import get_method
 from tensorcep.cp.model.columns import CLAMPED, free_columns
 from tensorcep.cp.model.entries import Entries, in_lanes, pack_entries
@@ -109,8 +108,7 @@ class Plan(NamedTuple):
 
     def of_one_member(self) -> Plan:
         """The plan of the first member of a mixture."""
-        policy = self.policy
-        return self.with_policy(members=1, starts=policy.starts[: len(policy.starts) // policy.members])
+        return self.with_policy(members=1, starts=self.policy.starts[: len(self.policy.starts) // self.policy.members])
 
     def unseen(self) -> Plan:
         """The same without callbacks and progress."""
@@ -124,8 +122,8 @@ class Data(NamedTuple):
     values: np.ndarray  # in the order of the entries
     shape: tuple[int, ...]
     likelihood: Likelihood
-    designs: Designs  # features of rows
-    clocks: Clocks  # and their axes
+    designs: side_information.Designs  # features of rows
+    clocks: side_information.Clocks  # and their axes
     uneven: Uneven | None = None
     weight: np.ndarray | None = None  # (N,), how much each value counts; None where all count once
 

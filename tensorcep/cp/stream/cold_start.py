@@ -45,8 +45,7 @@ from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, check_revisit, every_column, given_int, is_auto, leaves_columns, stream_rank
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
-from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.modes import StreamState, begin, posterior_of, with_laws
+from tensorcep.cp.stream import adf, modes
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import per_row
@@ -170,7 +169,7 @@ def due(kept: Kept, shape: Sequence[int], rank: int) -> bool:
 
 
 def compare_with_fit(
-    spec: FitSpec, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
+    spec: FitSpec, watched: Kept, state: modes.StreamState, labels: Any, source: Any, standing: Standing
 ) -> tuple[Kept | None, Standing]:
     """What is watched on, and the standing, after a comparison with a fit to the earlier half of it, if one is due."""
     n, end = len(watched.values), min(SETTLED, enough(state.sizes, state.rank))  # of entries that are watched
@@ -268,7 +267,7 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     one: Any = some.policy.run(some)
     how = {**plan.options._asdict(), "verbose": False, "bold": bold}
     lines = per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
-    state = begin(one.posterior, *lines, None, 0.0)
+    state = modes.begin(one.posterior, *lines, None, 0.0)
     for places in others:
         power = None if problem.power is None else problem.power.ravel()[places]
         given = coords[places].astype(np.int64), problem.entries.y.ravel()[places], problem.likelihood
@@ -276,7 +275,7 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
         batch = adf.batch_of(state, *given, keep=1.0, time=0.0, seed=problem.seed, **beside)
         one = adf.learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
         state = adf.absorb(state, batch, one.posterior)
-    return one._replace(posterior=posterior_of(state, 1.0))
+    return one._replace(posterior=modes.posterior_of(state, 1.0))
 
 
 def first_stream(
@@ -289,7 +288,7 @@ def first_stream(
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
         lines = _mean_prior(fit)
     told, too_much = adf.with_sure_noise(problem, posterior)
-    stream = _begun(spec, fit, begin(told, *lines, problem.noise_prior, first.time), problem.seed)
+    stream = _begun(spec, fit, modes.begin(told, *lines, problem.noise_prior, first.time), problem.seed)
     if not spec.revisit:
         return stream
     empty = Reservoir.empty(len(problem.shape), problem.rank)
@@ -310,14 +309,14 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
     posterior: Any = first_member(fit.posterior)
     seed = int(check_random_state(spec.random_state).integers(2**63))
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
-    return _begun(spec, fit, begin(posterior, *_mean_prior(fit), posterior.noise, float(fit.n_batches - 1)), seed)
+    return _begun(spec, fit, modes.begin(posterior, *_mean_prior(fit), posterior.noise, float(fit.n_batches - 1)), seed)
 
 
-def _begun(spec: FitSpec, fit: FitResult, state: StreamState, seed: int) -> Stream:
+def _begun(spec: FitSpec, fit: FitResult, state: modes.StreamState, seed: int) -> Stream:
     """The stream that goes on from this state of a fit, with the laws of its rows."""
     free = free_columns(fit.interactions, len(fit.shape))
     draws_means = fit.prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())  # of new rows
-    return Stream(with_laws(state, fit, free), *keys_of(fit.labels), seed, draws_means)
+    return Stream(modes.with_laws(state, fit, free), *keys_of(fit.labels), seed, draws_means)
 
 
 def _mean_prior(fit: FitResult) -> tuple[np.ndarray, np.ndarray]:

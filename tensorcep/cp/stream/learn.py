@@ -41,7 +41,6 @@ from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_i
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.settings.registry import settings_for
 from tensorcep.cp.stream import adf, cold_start, reservoir
-from tensorcep.cp.stream.adf import BatchProblem
 from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.modes import StreamState, forecast, modes_of, posterior_of, with_rows
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Revisit, Stream, with_messages
@@ -77,9 +76,9 @@ class BatchPlan(NamedTuple):
     stream: Stream
     state: StreamState
     added: tuple[dict[Any, int] | None, ...]  # per mode with labels, the rows of those that are new
-    batch: BatchProblem
+    batch: adf.BatchProblem
     visit: Revisit | None
-    joined: BatchProblem  # the batch with the entries that are revisited
+    joined: adf.BatchProblem  # the batch with the entries that are revisited
     engine: BatchEngine
 
     @property
@@ -95,7 +94,7 @@ class LearnedBatch(NamedTuple):
     run: Run
     told: Posterior  # with the noise as sure as the entries make it (`adf.with_sure_noise`)
     too_much: np.ndarray
-    batch: BatchProblem
+    batch: adf.BatchProblem
     posterior: Posterior  # this and the reservoir: as far as the batch is learned, and as revisited entries leave them
     reservoir: Reservoir | None = None
 
@@ -290,7 +289,7 @@ def learn_no_worse(plan: BatchPlan, before: Predicted) -> LearnedBatch:
     return part_of_the_way(plan, learned, 0.0)
 
 
-def learn_batch(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
+def learn_batch(engine: BatchEngine, batch: adf.BatchProblem, visit: Revisit | None) -> LearnedBatch:
     """What a batch leads to, its entries that were revisited among them."""
     problem = batch.problem
     result = adf.learn(engine.method, problem, engine.settings, bold=engine.bold, **engine.options._asdict())

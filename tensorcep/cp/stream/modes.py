@@ -244,8 +244,8 @@ class PairRows(NamedTuple):
 
     def clock(self, clock: Clock) -> Clock:
         """The axis of the pairs, of the mode's that is a series."""
-        own, one = clock.times[self.along], np.zeros(1)
-        return clock._replace(times=own, groups=self.row, period=0.0, phases=one, order=())
+        times = clock.times[self.along]
+        return clock._replace(times=times, groups=self.row, period=0.0, phases=np.zeros(1), order=())
 
     def fits(self, sizes: Sequence[int], clocks: Sequence[Any]) -> bool:
         """Whether these are pairs of rows of modes of such sizes, each once and in order, and numbers of a stream."""

@@ -271,8 +271,7 @@ def unsound(Lam: np.ndarray, eta: np.ndarray, limit: np.ndarray) -> np.ndarray:
 
 def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
     """Largest variances (n_rows, R) that rows with these priors may get when messages are taken out."""
-    cov = moments_of(prior_Lam, prior_eta)[1]
-    return np.asarray(MAX_WIDENING * cov[:, diagonal(prior_eta.shape[1])])
+    return np.asarray(MAX_WIDENING * moments_of(prior_Lam, prior_eta)[1][:, diagonal(prior_eta.shape[1])])
 
 
 # What a model that learns from a stream keeps, and what a file holds of it.

@@ -247,10 +247,8 @@ def _write(path: Path, arrays: tuple[np.ndarray, ...]) -> None:
                 np.save(handle, array, allow_pickle=False)
         os.replace(temporary, path)
     except OSError as error:
-        size, reason = sum(array.nbytes for array in arrays), reason_of(error)
-        raise OSError(
-            f"cannot write {size:,} bytes into '{path.parent}' ({reason}); free some, or name another."
-        ) from None
+        size, reason, folder = sum(array.nbytes for array in arrays), reason_of(error), path.parent
+        raise OSError(f"cannot write {size:,} bytes into '{folder}' ({reason}); free some, or name another.") from None
     finally:
         temporary.unlink(missing_ok=True)
 
