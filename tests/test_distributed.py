@@ -28,9 +28,8 @@ from tensorcep import distributed
 from tensorcep.core import shared_memory
 from tensorcep.core.cluster import Cluster, ClusterError, LackingError, TaskBatch, TaskReport
 from tensorcep.cp.model import subsets
-from tensorcep.cp.workers.executor import ClusterExecutor
+from tensorcep.cp.workers.executor import ClusterExecutor, rows_alone
 from tensorcep.cp.workers.row_cache import BroadcastRows, Piece
-from tensorcep.cp.workers.tasks import rows_alone
 from tensorcep.entries.tables import frame_of_dask
 
 TENSOR = tc.simulate_cp((14, 12, 10), 2, 900, noise_precision=16.0, latent_sd=1.0, random_state=3).tensor
@@ -661,8 +660,6 @@ def test_damaged_entries_and_a_full_disk_end_with_a_sentence(
         path.unlink()
     with pytest.raises(ValueError, match=r"value\.npy' are damaged \(another checksum\); remove the folder"):
         distributed.fit(of_workers("vmp"), TENSOR, **how)
-    monkeypatch.setattr(
-        "tensorcep.cp.workers.partitions.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9)
-    )
+    monkeypatch.setattr("tensorcep.cp.workers.files.shutil.disk_usage", lambda path: shutil._ntuple_diskusage(9, 9, 9))
     with pytest.raises(OSError, match=r"has room for 9 bytes, and [0-9,]+ are needed; free some"):
         distributed.fit(of_workers("vmp"), TENSOR, client=client)

@@ -15,14 +15,13 @@ from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fit import run
-from tensorcep.cp.fit.run import balanced
+from tensorcep.cp.fit.run import balanced, falls_short
 from tensorcep.cp.fit.select import narrower
-from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.init.residual import used_columns
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.plan.auto import choose
 from tensorcep.cp.plan.plan import Engine
+from tensorcep.cp.plan.spec import choose
 
 SHAPE = (60, 40, 30)
 

@@ -390,7 +390,7 @@ FILES = (
 WORKERS = (
     Mutant(
         "workers-rows-of-range",
-        "tensorcep/cp/workers/tasks.py",
+        "tensorcep/cp/workers/executor.py",
         "sheet.put(i, a - first, own[name])",
         "sheet.put(i, where.first - first, own[name])",
         "All pieces of a range are put where the first one belongs.",

@@ -16,10 +16,9 @@ from tensorcep.core.checks import Seed
 from tensorcep.core.reporting import CallbackSupportMixin, begin_fit, end_fit, sweep_callbacks, with_callbacks
 from tensorcep.core.settings import Settings, TakesMethod
 from tensorcep.cp.estimators.updates import Updates
-from tensorcep.cp.fit.outcome import read_call, resolve_call, run_ready
+from tensorcep.cp.fit.outcome import check_alone, read_call, resolve_call, run_ready
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.plan.spec import FitSpec, check_parameters
-from tensorcep.cp.plan.storage import check_alone
 from tensorcep.cp.settings.registry import ENGINES
 from tensorcep.cp.targets.base import Target
 from tensorcep.cp.targets.levels import check_none_missing

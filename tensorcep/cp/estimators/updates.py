@@ -19,9 +19,8 @@ from tensorcep.cp.fitted.new_rows import NewRows, with_rows
 from tensorcep.cp.fitted.new_rows import transform as fold_in
 from tensorcep.cp.inputs.batches import Arrivals, arrivals, as_batch, with_extents
 from tensorcep.cp.inputs.weights import ARGUMENTS, weighted_batch
-from tensorcep.cp.stream import unlearn
 from tensorcep.cp.stream.cold_start import Commit
-from tensorcep.cp.stream.learn import learn_arrival, split_batch, watching
+from tensorcep.cp.stream.learn import forget_entries, forget_rows, learn_arrival, split_batch, watching
 from tensorcep.cp.stream.reservoir import Reservoir
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values, as_frames, column_apart
 
@@ -258,7 +257,7 @@ class Updates(Queries):
         >>> model.forget_entries(tensor.coords[:3]).forgotten_[0]["entries_left"]
         117
         """
-        unlearn.forget_entries(self._fitted, X, data, y, partly, self._commit)
+        forget_entries(self._fitted, X, data, y, partly, self._commit)
         return self
 
     def forget_rows(
@@ -285,7 +284,7 @@ class Updates(Queries):
         >>> model.forget_rows(0, 3).forgotten_[0]["rows"]
         {'mode_0': [3]}
         """
-        unlearn.forget_rows(self._fitted, mode, rows, data, y, partly, self._commit)
+        forget_rows(self._fitted, mode, rows, data, y, partly, self._commit)
         return self
 
     def transform(

@@ -18,8 +18,8 @@ from tensorcep.core.packing import pack
 from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import HeldOut, held_out_places, with_factors
 from tensorcep.cp.calibration.null_model import with_constant
-from tensorcep.cp.fit.run import MANY, MultiStart, QuickResult, best_of, continued, refitted, run_quick_fits
-from tensorcep.cp.fit.validation import finite_or_none
+from tensorcep.cp.fit import run as policies
+from tensorcep.cp.fit.run import MANY, MultiStart, QuickResult
 from tensorcep.cp.gibbs.method import GibbsState, draws_to_take, with_weights
 from tensorcep.cp.init.residual import strengths, used_columns
 from tensorcep.cp.model.columns import some_columns
@@ -61,7 +61,7 @@ class ChainsWithQuickFits(MultiStart):
 
     def run(self, plan: Plan) -> Run:
         """Run a plan; by chains alone where no quick fit, or a chain of all columns, stays finite."""
-        results = run_quick_fits(plan, held_out_places(plan.problem)) if self.quick_fits else []
+        results = policies.run_quick_fits(plan, held_out_places(plan.problem)) if self.quick_fits else []
         with_them = _run_with(results, plan) if results else None
         return super().run(plan) if with_them is None else with_them
 
@@ -76,14 +76,12 @@ class Sampled(NamedTuple):
 def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     """A sampler's run with quick fits; None if it, or one of them given all entries, does not stay finite."""
     many = len(plan.problem.entries.permutation) >= MANY
-    best, problem = best_of(results), plan.problem
+    best, problem = policies.best_of(results), plan.problem
     if many and len(best.quick.columns) < problem.rank:
         sampled = _narrowed(best, plan)
     else:  # at the quick fit's means, and at the problem's start in columns that it does not have
         start, own = np.array(problem.start), best.quick.columns
-        means = np.empty((1, len(best.mean), problem.rank))
-        write_in(best.mean[None], own, problem.rows_free, means)
-        start[:, own] = means[0][:, own]
+        start[:, own] = np.where(problem.rows_free[:, own], best.mean, 1.0)
         begun_at = plan.with_problem(start=start, likelihood=best.quick.problem.likelihood)
         sampled = Sampled(begun_at, np.arange(problem.rank))
     begun = _burnt_in(sampled, results, plan)
@@ -96,9 +94,9 @@ def _run_with(results: list[QuickResult], plan: Plan) -> Run | None:
     weighted = begun.state.held is not None and begun.state.held.weights is not None
     # no name for the run that went on: its draws are large, and it is done with them before all are joined
     if not weighted:
-        return in_all_columns(continued(sampled.plan, begun), sampled, plan.problem)
+        return in_all_columns(policies.continued(sampled.plan, begun), sampled, plan.problem)
     goes_on = bool(len(begun.state.rows))
-    return joined_draws(continued(sampled.plan, begun) if goes_on else begun, results, sampled, plan)
+    return joined_draws(policies.continued(sampled.plan, begun) if goes_on else begun, results, sampled, plan)
 
 
 def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before: Any = 0.0) -> Run | None:
@@ -115,7 +113,7 @@ def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before:
         # the whole plan has the column of the constant, if any does
         return begun._replace(state=with_weights(begun.state, whole.problem, settings, beside, before))
 
-    return finite_or_none(burn)
+    return policies.finite_or_none(burn)
 
 
 def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], plan: Plan) -> tuple[Sampled, Run]:
@@ -276,7 +274,7 @@ def _draws_of(
     found: QuickResult, plan: Plan, noise_ratio: float, known: np.ndarray, unknown: np.ndarray
 ) -> Draws | None:
     """Draws of a quick fit given all entries, rows in `known` (n, n_rows, R) and `unknown`; None if not finite."""
-    columns, whole, posterior = found.quick.columns, plan.problem, refitted(found, plan)
+    columns, whole, posterior = found.quick.columns, plan.problem, policies.refitted(found, plan)
     if posterior is None:
         return None
     n, rng = len(known), generator(whole.seed, RandomStream.PILOT, found.number)

@@ -7,6 +7,7 @@ and the deviations (`tensorcep.priors.deviations.Deviations`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -48,7 +49,6 @@ class Deviating(MultiStart):
     policy: Any = None  # as this one is, but for the mode
 
     def run(self, plan: Plan) -> Run:
-        """Run a plan; the result is in the modes that there are."""
         problem, pairs = plan.problem, pairs_of(plan.problem, self.local)
         quick = tuple(
             one._replace(problem=with_pairs(one.problem, pairs), columns=np.append(one.columns, problem.rank))
@@ -101,11 +101,8 @@ def with_pairs(problem: Problem, pairs: Pairs) -> Problem:
     # deviations begin small, as the law of their scale has it where all are 0: what the rest can explain it finds first
     new_row = np.zeros((R + 1) * (R + 2) // 2), np.append(np.full(R, CLAMPED), 0.0)
     new_row[0][diagonal(R + 1)] = np.append(np.full(R, CLAMPED), len(pairs.row) / pairs.scale**2)
-    parts = []
-    for lines, last, own in (
-        (prior.Lam, np.append(np.zeros(R), CLAMPED), new_row[0]),
-        (prior.eta, [CLAMPED], new_row[1]),
-    ):
+    parts, last_column = [], (np.append(np.zeros(R), CLAMPED), np.array([CLAMPED]))
+    for lines, last, own in zip((prior.Lam, prior.eta), last_column, new_row, strict=True):
         whole = np.concatenate([lines, np.tile(last, (len(lines), 1))], axis=1)
         n = 1 if len(lines) == K else len(pairs.row)
         parts.append(np.concatenate([whole, np.tile(own, (n, 1))]))
@@ -149,7 +146,7 @@ def told_apart(found: Result, problem: Problem, pairs: Pairs) -> Result:
         seen=found.seen[:n],
         unknown=None if found.unknown is None else found.unknown[:, :, :K, :R].copy(),
         drifts=lines[:, :, :-3, :R].copy(),
-        deviations=_deviations(problem, pairs, (mean, None, None), laws),
+        deviations=_deviations(problem, pairs, laws, mean=mean, variance=None),
     )
 
 
@@ -158,14 +155,13 @@ def _posterior(found: Any, problem: Problem, pairs: Pairs) -> Posterior:
     modes: Any = found.mode_prior
     P, last = R * (R + 1) // 2, diagonal(R + 1)[R]
     variance, laws = 1.0 / found.Lam[n:, last], laws_of_mode(modes, K)
-    own_laws = laws._replace(**{name: getattr(laws, name)[:, -1:] for name in ("mean", "precision", "length")})
     slopes = tuple(None if s is None else s._replace(coef=s.coef[:, :R]) for s in modes.slopes[:K])
     drifts = tuple(
         None if d is None else d._replace(length=d.length[:R], season=d.season[:, :R]) for d in modes.drifts[:K]
     )
     sites = found.sites[K] if found.sites else None
     told = None if sites is None else np.stack([sites.Lam[:, 0], sites.eta[:, 0]])
-    moments = (variance * found.eta[n:, R])[None], variance[None], told
+    moments = {"mean": (variance * found.eta[n:, R])[None], "variance": variance[None], "told": told}
     return found._replace(
         shape=problem.shape,
         rank=R,
@@ -174,23 +170,18 @@ def _posterior(found: Any, problem: Problem, pairs: Pairs) -> Posterior:
         seen=found.seen[:n],
         sites=found.sites[:K],
         mode_prior=ModePrior(modes.mean[:K, :R], modes.precision[:K, :R, :R], slopes, drifts),
-        deviations=_deviations(problem, pairs, moments, own_laws),
+        deviations=_deviations(problem, pairs, laws, **moments),
     )
 
 
-def _deviations(problem: Problem, pairs: Pairs, found: tuple[Any, Any, Any], laws: Any) -> Deviations:
-    """The deviations with these means, variances, and what entries say of them."""
-    (mean, variance, told), of, first = found, pairs.of, offsets(problem.shape)
-    return Deviations(
-        modes=(of.row, of.along),
-        first=(int(first[of.row]), int(first[of.along])),
-        size=problem.shape[of.row],
-        row=pairs.row,
-        time=pairs.time,
-        times=of.clock.times,
-        mean=mean,
-        variance=variance,
-        precision=laws.precision[:, 0],
-        length=laws.length[:, 0],
-        told=told,
-    )
+def _deviations(problem: Problem, pairs: Pairs, laws: Any, **moments: Any) -> Deviations:
+    """The deviations with these means, variances, and what entries say of them; their column is the last one."""
+    of, law = pairs.of, {"precision": laws.precision[:, -1], "length": laws.length[:, -1]}
+    places = {"row": pairs.row, "time": pairs.time, "times": of.clock.times}
+    return deviations_of((of.row, of.along), problem.shape, **places, **law, **moments)
+
+
+def deviations_of(modes: tuple[int, int], shape: Sequence[int], **found: Any) -> Deviations:
+    """The deviations of rows of the first of these modes along the second."""
+    first = offsets(shape)
+    return Deviations(modes, (int(first[modes[0]]), int(first[modes[1]])), shape[modes[0]], **found)

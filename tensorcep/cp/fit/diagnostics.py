@@ -11,8 +11,7 @@ from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
 from tensorcep.cp.calibration import null_model
 from tensorcep.cp.calibration.holdout import gain_of_constant
-from tensorcep.cp.fit.run import scored_few
-from tensorcep.cp.fit.validation import falls_short
+from tensorcep.cp.fit.run import falls_short, scored_few
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.fitted.predict import latent, observed_logpdf
@@ -45,13 +44,10 @@ LEAST_SPREAD, MOST_SPREAD = 0.01, 50.0
 
 
 def doubt_of(
-    told: LeftOut,
-    scores: tuple[np.ndarray, np.ndarray],  # by the fit and by the constant `law`
-    law: null_model.ConstantLaw,
-    problem: Problem,
-    noise: float | None,  # the standard deviation of Gaussian noise, which holds the doubt
+    told: LeftOut, scores: tuple[np.ndarray, ...], law: null_model.ConstantLaw, problem: Problem, noise: float | None
 ) -> float:
     """The variance to add to latent values, by what the fit, or one like it, says of entries that it was not given."""
+    # `scores` are by the fit and by the constant `law`; Gaussian `noise` of this standard deviation holds the doubt
     off = told.mean - subsets.known_at(problem, told.place) - law.f
     before = null_model.CONSTANT_OF_LABELS if problem.likelihood.observes == "labels" else null_model.CONSTANT
     share = null_model.mean_share(null_model.evidence_of_shares(*scores), constant=before)

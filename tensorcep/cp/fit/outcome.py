@@ -1,5 +1,7 @@
 """From a call of `fit` to what it leaves: read, plan, run, and what the end tells of it; and fits without some entries.
 
+Entries lie in memory or on scratch. A fit on scratch has the bits of the same fit in memory, but for starts: of more
+entries than a million on scratch, a start is found from a sample of so many, chosen by a hash of their cells.
 Entries, and rows of a mode, are forgotten from the messages that a fit kept, or by another fit to what is left.
 """
 
@@ -7,35 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
 
-from tensorcep.core.arrays import LEAF, on_scratch
-from tensorcep.core.checks import check_flag, fail_value, warn_user
+from tensorcep.core.arrays import LEAF, Scratch, bytes_of, on_scratch
+from tensorcep.core.checks import check_flag, check_shape, fail_value, warn_user
 from tensorcep.core.loop import HOST, Run
 from tensorcep.cp.fit.diagnostics import diagnose, with_calibrated
 from tensorcep.cp.fit.refit import FromMessages, Kept, fixed_fit, from_earlier, warm_start
 from tensorcep.cp.fit.run import last_change
 from tensorcep.cp.fit.select import plan_fit, select
 from tensorcep.cp.fitted.model import FitResult, FittedModel, rows_of_posterior
-from tensorcep.cp.inputs.coordinates import Read, coords_to_predict, lines_among
+from tensorcep.cp.inputs.coordinates import Entries, Read, coords_to_predict, lines_among
 from tensorcep.cp.inputs.side_information import lost_knowledge
 from tensorcep.cp.inputs.weights import weighted_entries
+from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.entries import all_coords
-from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.resolve import resolve
-from tensorcep.cp.plan.spec import FitSpec
-from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
+from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spill
+from tensorcep.cp.plan.plan import Plan, resolve
+from tensorcep.cp.plan.spec import FitSpec, check_storable, choose, peak, room_for_draws, with_numbers, within
 from tensorcep.cp.posterior.belief import Result, first_member
+from tensorcep.cp.settings.base import size_of
+from tensorcep.cp.settings.registry import checked_method
 from tensorcep.cp.targets.base import Target
-from tensorcep.entries.io.chunks import are_files
+from tensorcep.entries.coo import merge_duplicates
+from tensorcep.entries.io.chunks import Files, GrowingInMemory, are_files, read_columns
+from tensorcep.entries.io.schema import LAST, Schema
 from tensorcep.entries.labels import Labels, why_not_stored
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.entries.tables import as_frame, column_apart, split_given, warn_of_modes
+from tensorcep.entries.tables import UNSAID, as_frame, column_apart, split_given, warn_of_modes
 from tensorcep.priors.fixed import Prior
 
 Facts = Mapping[str, Any]  # how entries are coded
@@ -76,7 +82,13 @@ def read_call(
     if isinstance(sample_weight, str):
         X, sample_weight = column_apart(X, "sample_weight", sample_weight)
     X, extents, column = spec.target.split_extents(X, dict(extents))
-    place = checked_place(spec, scratch, memory, others)
+    place = Place(None if scratch is None else Scratch(scratch), None if memory is None else bytes_of("memory", memory))
+    if scratch is not None or memory is not None:
+        check_alone("scratch=" if scratch is not None else "memory=", others)
+    if place.room is not None:
+        name, settings = checked_method(spec.method)
+        noise = None if spec.target.noise == "one" else spec.target.noise
+        check_storable(settings or name, noise, [spec.asked, *spec.target.likelihoods()])
     if are_files(X) and y is None:
         entries, coding = entries_of_files(spec, X, modes, value, place)
     else:
@@ -271,3 +283,79 @@ def refit_without(
     record = {"entries": int(gone.sum()), **said, "how": how, "sweeps": int(result.n_iter)}
     record["entries_left"] = int((~gone).sum())
     return result.changed(forgotten=(*fit.forgotten, record)), tell
+
+
+class Place(NamedTuple):
+    """Scratch, if there is some, and how many bytes of memory a fit may take, if that is said."""
+
+    room: Scratch | None
+    limit: float | None
+
+    def end(self) -> None:
+        """Let go of what several runs have read."""
+        if self.room is not None:
+            self.room.tables.clear()
+
+
+def check_alone(name: str, others: dict[str, Any]) -> None:
+    """Refuse what does not go together."""
+    for other, value in others.items():
+        if value is not None:
+            fail_value(f"{name} does not go with {other}=; got both; leave one of them out.")
+
+
+def entries_of_files(
+    spec: FitSpec, source: Any, modes: Any, value: Any, place: Place
+) -> tuple[Entries, dict[str, Any]]:
+    """The entries in files, on scratch where there is some, and facts of how they are coded."""
+    files, room = source, place.room
+    if not isinstance(source, Files):
+        files = Files(source, Schema(modes=modes, value=LAST if value is UNSAID else value))
+    columns, values, shape, labels = read_columns(files, GrowingInMemory if room is None else room.growing)
+    if spec.shape is not None:
+        least, shape = shape, check_shape(spec.shape, len(shape))
+        if not all(n == m if own else n >= m for own, n, m in zip(labels, shape, least, strict=True)):
+            fail_value(f"shape must hold the rows of the files, {least}; got {shape}.")
+    if room is not None:
+        coding = spec.target.code_columns(values)
+        return (StoredColumns(columns, files.distinct), values, shape, labels), coding  # type: ignore[return-value]
+    cells = np.stack(columns, axis=1).astype(np.int64)
+    if files.distinct:
+        merge_duplicates(cells, values, shape, "error")
+    (coords, values, *_), coding = spec.target.entries(cells, values, spec.shape)
+    return (coords, values, shape, labels), coding
+
+
+def laid(spec: FitSpec, entries: Entries, place: Place) -> Entries:
+    """The entries where they are to lie in the fit: few counts, which chains read by entry, in memory."""
+    coords: Any
+    coords, values, shape, labels = entries
+    n, stored = len(values), isinstance(coords, StoredColumns)
+    few = place.room is not None and proposes_rows(choose(spec, n, shape, False).method, spec.asked)
+    needed = 0.0 if place.limit is None else _bytes_in_memory(spec, n, shape, place.limit)
+    if few or (place.limit is not None and needed <= place.limit):
+        if not stored:
+            return entries
+        cells, values = np.stack(coords.columns, axis=1).astype(np.int64), np.array(values)
+        if coords.distinct:
+            merge_duplicates(cells, values, shape, "error")
+        return cells, values, shape, labels
+    if place.limit is not None and place.room is None:
+        fail_value(
+            f"the fit of {n} entries and {sum(shape)} rows takes about {needed / 1e9:.3g} GB in memory, of which "
+            f"memory= allows {place.limit / 1e9:.3g} GB; allow more, or give a folder for files as scratch=."
+        )
+    if place.room is None:
+        return entries
+    place.room.check_free(scratch_bytes(n, len(shape), not spec.asked.is_gaussian))
+    columns, values = (coords, values) if stored else spill(coords, values, place.room)
+    return columns, values, shape, labels  # type: ignore[return-value]
+
+
+def _bytes_in_memory(spec: FitSpec, n: int, shape: tuple[int, ...], limit: float) -> float:
+    """The bytes of the fit that memory would see, at its peak."""
+    chosen = choose(spec, n, shape, False, limit=limit)
+    size = within(size_of(n, shape, chosen.parts), limit, False)
+    most, learned = room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
+    settings = with_numbers(chosen.settings, spec.asked.name, learned, chosen.max_iter, most)
+    return float(peak(settings, size, chosen.max_iter).total)

@@ -26,9 +26,8 @@ from tensorcep.cp.methods import methods_with, refuse_unable
 from tensorcep.cp.model.columns import CLAMPED, free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, refresh_rows, rows_at_prior, with_seen_rows
-from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
+from tensorcep.cp.plan.spec import SWEEPS, FitSpec, given_int, is_auto
 from tensorcep.cp.posterior.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, first_member
 from tensorcep.cp.posterior.components import Components, draw_rows
 from tensorcep.kernels.slots import LANES, lane_zeros
@@ -44,10 +43,8 @@ def gaussian_fit(fit: FitResult, max_iter: Any, what: str = "partial_fit") -> Fi
     result = first_member(fit.posterior)
     if isinstance(result, PointEstimate):
         refuse_unable(fit.method, "streams", f"gives a point estimate, and {what} needs a posterior", fit.likelihood)
-    mean, cov = fit.unseen_mean, fit.unseen_cov
-    posterior: Any = result
-    if isinstance(result, Draws):
-        posterior, mean, cov = _gaussians_of(fit, result, what)
+    found: tuple[Any, ...] = result, fit.unseen_mean, fit.unseen_cov
+    posterior, mean, cov = _gaussians_of(fit, result, what) if isinstance(result, Draws) else found
     known = {"method": "cep", "max_iter": given_int("max_iter", max_iter, SWEEPS)}
     without = {"diagnostics": None, "cells": None, "sampled": None, "kept": None, "apart": (), "forgotten": ()}
     return fit.with_posterior(posterior, unseen_mean=mean, unseen_cov=cov, **known, **without)
@@ -58,7 +55,15 @@ def _gaussians_of(fit: FitResult, draws: Draws, what: str) -> tuple[Posterior, n
     free = free_columns(fit.interactions, len(fit.shape))
     if fit.likelihood.levels is not None:  # thresholds are learned anew
         draws = draws._replace(theta=None, n_thresholds=0)
-    noise, dispersion = _laws_of(draws, fit.likelihood.learns_precision, fit.n_samples_seen)
+    noise = dispersion = None
+    if draws.theta is not None:  # Gamma laws with the moments of the draws; none knows more than the entries tell
+        theta, most_shape = draws.theta.reshape(-1, draws.theta.shape[-1]), 0.5 * fit.n_samples_seen + 1.0
+        size = theta.mean(axis=0)
+        a = np.minimum(size**2 / np.maximum(theta.var(axis=0), size**2 / most_shape), most_shape)
+        if fit.likelihood.learns_precision:
+            noise = GammaNoise(float(a[0]), float(a[0] / size[0]))
+        else:
+            dispersion = Dispersion(draws.theta_mode, a, a / size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # how well draws agree is judged here by what they predict
         found, covs = fit.aligned, fit.factor_covs
@@ -127,18 +132,6 @@ def _natural(mean: np.ndarray, cov: np.ndarray, free: np.ndarray, n_draws: int) 
     return in_all(Natural(pack(Lam), np.einsum("nij,nj->ni", Lam, mean[:, f])), free)
 
 
-def _laws_of(draws: Draws, is_precision: bool, n_entries: int) -> tuple[GammaNoise | None, Dispersion | None]:
-    """Gamma laws with the moments of the draws of the likelihood's parameter; none knows more than the entries tell."""
-    if draws.theta is None:
-        return None, None
-    theta = draws.theta.reshape(-1, draws.theta.shape[-1])
-    mean, most = theta.mean(axis=0), 0.5 * n_entries + 1.0
-    a = np.minimum(mean**2 / np.maximum(theta.var(axis=0), mean**2 / most), most)
-    if is_precision:
-        return GammaNoise(float(a[0]), float(a[0] / mean[0])), None
-    return None, Dispersion(draws.theta_mode, a, a / mean)
-
-
 # Forgetting entries whose messages were kept: they are divided out, and the rest settles again.
 #
 # The posterior is prior x messages, so that taking an entry's messages out is what removes it (decremental EP); the
@@ -163,7 +156,6 @@ class FromMessages(MultiStart):
     left: Any = None  # (N,) bool, the entries that are left
 
     def run(self, plan: Plan) -> Run:
-        """Run a plan for the entries that are left."""
         old, (method, settings) = self.kept.state, plan.engine
         problem, in_free = plan.problem, with_seen_rows(free_problem(plan.problem))
         with threads_of(plan.options.n_threads) as executor:
@@ -198,10 +190,8 @@ def _chosen(part: np.ndarray, places: np.ndarray, like: np.ndarray) -> np.ndarra
     """The messages at some places in the lanes, as messages of the shape of `like`."""
     if not like.size:
         return like
-    new = lane_zeros(like.shape, like.dtype)
-    padded = np.zeros((len(like) * LANES, *like.shape[1:-1]), dtype=like.dtype)
-    padded[: len(places)] = _by_entry(part)[places]
-    new[:] = np.moveaxis(padded.reshape(len(like), LANES, *like.shape[1:-1]), 1, -1)
+    new, (block, lane) = lane_zeros(like.shape, like.dtype), np.divmod(np.arange(len(places)), LANES)
+    new[block, ..., lane] = _by_entry(part)[places]
     return new
 
 
@@ -238,16 +228,14 @@ def fixed_fit(spec: FitSpec, before: FitResult | None, read: Read, fixed_modes: 
     plan = plan_fit(spec.knowing(facts)._replace(**as_fitted), entries, read.source, **how)
     cannot = "learns all rows, and fixed_modes keeps some"
     refuse_unable(plan.engine.settings, "fixes_rows", cannot, fit.likelihood)
-    first, of_modes = offsets(fit.shape), []  # the earlier packed row of every packed row of the fit, -1 for new ones
-    for k in range(len(fit.shape)):
-        place = places_of(fit, entries[2], entries[3], k, same=k in modes)
-        of_modes.append(np.where(place >= 0, place + first[k], -1))
     posterior: Any = gaussian.posterior
-    places = np.concatenate(of_modes)
-    at, draws = np.maximum(places, 0), np.zeros((0, len(places), posterior.rank))
-    if plan.engine.method.capabilities.sampler:
-        draws = _draws_of(fit, gaussian)[:, at]
     which = tuple(k in modes for k in range(len(fit.shape)))
+    of_modes = [places_of(fit, entries[2], entries[3], k, same) for k, same in enumerate(which)]
+    each = zip(of_modes, offsets(fit.shape)[:-1], strict=True)
+    # the earlier packed row of every packed row of the fit, -1 for new ones
+    places = np.concatenate([np.where(place >= 0, place + first, -1) for place, first in each])
+    at, is_sampler = np.maximum(places, 0), plan.engine.method.capabilities.sampler
+    draws = _draws_of(fit, gaussian)[:, at] if is_sampler else np.zeros((0, len(places), posterior.rank))
     rows = FixedRows(which, posterior.seen[at], posterior.Lam[at], posterior.eta[at], draws)
     begin, known = plan.problem.start, gaussian.aligned.mean[at]
     start = known if begin is None else np.where(places[:, None] >= 0, known, begin)

@@ -16,10 +16,9 @@ from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import run
 from tensorcep.core.random import RandomStream, generator
 from tensorcep.cp.calibration.holdout import held_out_places
+from tensorcep.cp.fit import run as policies
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
-from tensorcep.cp.fit.run import FromQuickFit, MultiStart, PenalisedEstimate, QuickResult, run_quick_fit_to
-from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.inputs.coordinates import Entries
@@ -30,10 +29,9 @@ from tensorcep.cp.model.columns import columns_within, parts_of
 from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
-from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
-from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Engine, Plan, QuickFit
-from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
-from tensorcep.cp.plan.spec import FitSpec, is_auto
+from tensorcep.cp.plan import plan as planning
+from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Draft, Engine, Plan, QuickFit
+from tensorcep.cp.plan.spec import RANKS, FitSpec, chosen_with, is_auto, with_numbers
 from tensorcep.cp.posterior.belief import Posterior
 from tensorcep.cp.settings.messages import has_one_state
 from tensorcep.cp.targets.base import Chosen
@@ -42,8 +40,8 @@ from tensorcep.priors.by_mode import expected_of
 
 
 def plan_fit(spec: FitSpec, entries: Entries, source: Any, **how: Any) -> Plan:
-    """The plan of a fit, decided by rule (`tensorcep.cp.plan.resolve.resolve`, which takes `how`) and by quick fits."""
-    return select(resolve(spec, entries, source, **how))
+    """The plan of a fit, decided by rule (`tensorcep.cp.plan.plan.resolve`, which takes `how`) and by quick fits."""
+    return select(planning.resolve(spec, entries, source, **how))
 
 
 def select(draft: Draft) -> Plan:
@@ -58,27 +56,27 @@ def select(draft: Draft) -> Plan:
 
 def plan_of(draft: Draft, chosen: Chosen, seed: Any = None) -> Plan:
     """The plan of a draft in these columns, and the policy that runs it."""
-    problem, rows = problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
+    problem, prior, row_means = planning.problem_of(draft.spec, draft.data, chosen, draft.n_starts, seed)
+    (method, settings), alone = draft.engine, has_one_state(draft.engine.settings, draft.size)
     if problem.power is not None:
-        check_power(draft.method.name, problem)
-    quick = quick_fits_of(draft, chosen, problem.seed) if draft.spectral and draft.has_quick_fits else ()
-    starts: dict[str, Any] = {"starts": rows.starts, "members": chosen.members, "quick_fits": quick}
-    starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": has_one_state(draft.settings, draft.size)}
-    policy: MultiStart
-    if quick and draft.method.capabilities.sampler:
+        check_power(method.name, problem)
+    quick = quick_fits_of(draft, chosen, problem.seed) if draft.has_quick_fits else ()
+    starts: dict[str, Any] = {"starts": row_means, "members": chosen.members, "quick_fits": quick}
+    starts |= {"spectral": draft.spectral and not quick, "one_at_a_time": alone}
+    policy: policies.MultiStart
+    if quick and method.capabilities.sampler:
         policy = ChainsWithQuickFits(**starts)
     elif quick:
-        left_open = METHODS[chosen.method].capabilities.quick and chosen.settings.get_params()["anneal"] == "auto"
-        anneal = min(REFIT_ANNEAL, draft.settings.get_params()["anneal"]) if left_open else None
-        settings = copy(draft.settings).set_params(anneal=anneal) if left_open else draft.settings
-        policy = FromQuickFit(**starts, settings=settings)
-    elif draft.method.capabilities.point_estimate:
-        policy = PenalisedEstimate(**starts)
+        if METHODS[chosen.method].capabilities.quick and chosen.settings.get_params()["anneal"] == "auto":
+            settings = copy(settings).set_params(anneal=min(REFIT_ANNEAL, settings.get_params()["anneal"]))
+        policy = policies.FromQuickFit(**starts, settings=settings)
+    elif method.capabilities.point_estimate:
+        policy = policies.PenalisedEstimate(**starts)
     else:
-        policy = MultiStart(**starts)
+        policy = policies.MultiStart(**starts)
     policy = policy if draft.local is None else Deviating(**starts, local=draft.local, policy=policy)
     options = draft.options._replace(max_iter=chosen.max_iter)
-    return Plan(problem, Engine(draft.method, draft.settings), policy, options, rows.given, draft.labels, draft.facts)
+    return Plan(problem, draft.engine, policy, options, prior, draft.labels, draft.facts)
 
 
 # So many overdispersed counts have a quick fit of all but pairs of modes, too: in noise that begins large these take
@@ -95,14 +93,14 @@ def quick_fits_of(draft: Draft, chosen: Chosen, seed: Any) -> tuple[QuickFit, ..
     engine = Engine(method, with_numbers(method.options(), likelihood.name, True, chosen.max_iter))
     some = {"all columns": parts}
     stacked = chosen.settings.get_params().get("weights") == "stacked"  # else one start is all that they are for
-    if draft.method.capabilities.sampler and stacked and is_auto(draft.spec.interactions):
+    if draft.engine.method.capabilities.sampler and stacked and is_auto(draft.spec.interactions):
         some |= {"cp": parts | {"main": 0, "pair": 0}, "main": parts | {"pair": 0, "cp": 0}}
         few = WITHOUT_PAIRS[0] <= draft.n_told < WITHOUT_PAIRS[1]
         if few and likelihood.is_dispersed and parts["pair"]:
             some |= {"main+cp": parts | {"pair": 0}}
     quick = []
     for kind, own in some.items():
-        problem, _ = problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
+        problem, *_ = planning.problem_of(draft.spec, draft.data, chosen._replace(parts=own), 1, seed)
         quick.append(QuickFit(kind, engine, problem, columns_within(own, parts, order)))
     return tuple(quick)
 
@@ -116,12 +114,13 @@ MOST_PRODUCTS = 4e7
 
 def with_best_columns(draft: Draft) -> Draft:
     """The draft in the columns whose quick fit predicts entries that it was not given best, beyond chance."""
-    if not draft.spectral or not draft.has_quick_fits or draft.streaming:
+    if not draft.has_quick_fits or draft.streaming:
         return draft
     spec, chosen, n, shape, able = draft.spec, draft.chosen, draft.n_told, draft.data.shape, draft.fits
     # the same fit in other columns, where it may choose them: by methods that are harmed by too many
     other = chosen._replace(parts=parts_of("main+cp", chosen.rank))
-    may = not takes_every_column(chosen.method) and len(shape) > 2 and is_auto(spec.interactions)
+    can = METHODS[chosen.method].capabilities
+    may = not (can.sampler or can.point_estimate) and len(shape) > 2 and is_auto(spec.interactions)
     may = may and other.parts != chosen.parts and (is_auto(spec.rank) or able(other))
     several = (chosen, other) if may else (chosen,)
     if may or _is_harmed(spec, chosen):
@@ -129,7 +128,7 @@ def with_best_columns(draft: Draft) -> Draft:
         place = held_out_places(plans[0].problem)
         if len(place) >= THRESHOLDS.fewest:
             results, scores = zip(*(_scored(plan, plan.policy.quick_fits[0], place) for plan in plans), strict=True)
-            best = best_by_score(np.stack(scores)) if may and np.isfinite(scores[0]).all() else 0
+            best = policies.best_by_score(np.stack(scores)) if may and np.isfinite(scores[0]).all() else 0
             found = results[best]
         n_used = several[best].rank
         if found is not None:  # components that say something beside the strongest column, main effects aside
@@ -178,11 +177,10 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
     if len(place) < THRESHOLDS.fewest:
         return False
 
-    def other_columns(quick: QuickFit) -> tuple[bool, int]:
-        components = _components(quick)
-        return not components.any(), int((~components).sum())
-
-    few, many = (min(one.policy.quick_fits, key=other_columns) for one in (plan, wider))
+    few, many = (
+        min(one.policy.quick_fits, key=lambda quick: (not _components(quick).any(), (~_components(quick)).sum()))
+        for one in (plan, wider)
+    )
     found, score = _scored(plan, few, place)
     if found is None:
         return False
@@ -190,7 +188,7 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
     if used(sizes).mean() < THRESHOLDS.mostly:
         return False
     scores = np.stack([score, _scored(wider, many, place)[1]])
-    return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
+    return bool(np.isfinite(scores).all()) and policies.best_by_score(scores) == 1
 
 
 def _components(quick: QuickFit) -> np.ndarray:
@@ -198,9 +196,9 @@ def _components(quick: QuickFit) -> np.ndarray:
     return np.asarray(quick.problem.every_free.all(axis=0))
 
 
-def _scored(plan: Plan, quick: QuickFit, place: np.ndarray) -> tuple[QuickResult | None, np.ndarray]:
+def _scored(plan: Plan, quick: QuickFit, place: np.ndarray) -> tuple[policies.QuickResult | None, np.ndarray]:
     """What a quick fit finds without the entries at these places, and their log scores; -inf where it finds nothing."""
-    found = run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
+    found = policies.run_quick_fit_to(problem_in_memory(plan.problem, place), quick, plan, place)
     scores = None if found is None else found.scores
     return found, np.full(len(place), -np.inf) if scores is None else scores.log_density
 
@@ -212,7 +210,7 @@ def with_best_noise(draft: Draft) -> Draft:
     """The draft with the kind of noise that predicts entries left out best, where that was left open."""
     if draft.facts.get("noise_") != "auto":
         return draft
-    problem, _ = problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
+    problem, *_ = planning.problem_of(draft.spec, draft.data, draft.chosen, 1, seed=0)
     kinds = [None, *(Uneven(k) for k in range(len(problem.shape))), Uneven(None)]
     uneven = kinds[_best(draft, [problem._replace(uneven=kind) for kind in kinds])]
     noise = {"noise_": name_of_noise(uneven, draft.labels)}
@@ -224,16 +222,15 @@ def with_best_power(draft: Draft) -> Draft:
     powers = draft.facts.get("power_")
     if not isinstance(powers, tuple):
         return draft
-    (coords, values, weight), data, chosen = draft.given, draft.data, draft.chosen
+    (entries, weight), data, chosen = draft.given, draft.data, draft.chosen
     powers = in_stream(powers) if draft.streaming else powers
     centred = draft.spec.target.has_intercept(chosen)
-    tried = [likelihood_of(power, values, centred, weight) for power in powers]
+    tried = [likelihood_of(power, entries[1], centred, weight) for power in powers]
     each = [data]  # of the first, which is 1
     for likelihood, _ in tried[1:]:
-        given, how = (coords, values, data.shape, None), (chosen.settings, None)
-        packed, own, ordered = packed_entries(draft.spec, given, likelihood, how, None, weight)
+        packed, own, ordered = planning.packed_entries(draft.spec, entries, likelihood, None, weight)
         each.append(data._replace(entries=packed, values=own, likelihood=likelihood, weight=ordered))
-    best = _best(draft, [problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each])
+    best = _best(draft, [planning.problem_of(draft.spec, one, chosen, 1, seed=0)[0] for one in each])
     return draft._replace(data=each[best], facts=draft.facts | tried[best][1])
 
 
@@ -299,7 +296,7 @@ def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int
             return int(left[0])
     if not scores.size:
         return 0
-    return int(left[best_by_score(scores[left]) if left[0] == 0 else np.argmax(scores[left].mean(axis=1))])
+    return int(left[policies.best_by_score(scores[left]) if left[0] == 0 else np.argmax(scores[left].mean(axis=1))])
 
 
 def far_behind(scores: np.ndarray) -> np.ndarray:

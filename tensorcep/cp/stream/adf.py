@@ -36,7 +36,6 @@ from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.posterior.components import Components
 from tensorcep.cp.settings.messages import CEP
 from tensorcep.cp.stream import modes
-from tensorcep.cp.stream.modes import StreamState
 from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.fixed import FixedPrior
@@ -60,7 +59,7 @@ class BatchProblem(NamedTuple):
 
 
 def batch_of(
-    state: StreamState,
+    state: modes.StreamState,
     coords: np.ndarray,
     y: np.ndarray,
     likelihood: Likelihood,
@@ -175,21 +174,21 @@ def learn(
     method: AnyMethod, problem: Problem, settings: Any, *, bold: bool = False, callbacks: Sequence[Any] = (), **how: Any
 ) -> Run:
     """Run a method on one batch; of CEP with safeguards for labels and counts."""
-    if not isinstance(settings, CEP):
-        return run(method, problem, dataclasses.replace(settings, anneal=0), callbacks=callbacks, **how)
-    if problem.noise_prior is not None:
+    settings = dataclasses.replace(settings, anneal=0)
+    if isinstance(settings, CEP) and problem.noise_prior is not None:
         a, b = problem.noise_prior
         # one more entry as the posterior so far expects it, so that the noise starts where it was
-        settings = dataclasses.replace(settings, anneal=0, message_noise=(0.5, 0.5 * b / a))
-        return run(method, problem, settings, callbacks=callbacks, **how)
-    # boldly without damping, then by the formula damped as the settings say, and after trouble with positive messages
-    undamped: list[tuple[dict[str, Any], float]] = [({"damping": 0.0}, how["tol"])] if bold else []
-    for changes, tol in (*undamped, ({}, np.inf)):
-        attempt, trouble = dataclasses.replace(settings, anneal=0, positive=False, **changes), _Trouble(tol)
-        result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
-        if not trouble.found:
-            return result
-    return run(method, problem, dataclasses.replace(settings, anneal=0, positive=True), callbacks=callbacks, **how)
+        settings = dataclasses.replace(settings, message_noise=(0.5, 0.5 * b / a))
+    elif isinstance(settings, CEP):
+        # boldly without damping, then by the formula damped as the settings say; after trouble with positive messages
+        undamped: list[tuple[dict[str, Any], float]] = [({"damping": 0.0}, how["tol"])] if bold else []
+        for changes, tol in (*undamped, ({}, np.inf)):
+            attempt, trouble = dataclasses.replace(settings, positive=False, **changes), _Trouble(tol)
+            result = run(method, problem, attempt, callbacks=(*callbacks, trouble), **how)
+            if not trouble.found:
+                return result
+        settings = dataclasses.replace(settings, positive=True)
+    return run(method, problem, settings, callbacks=callbacks, **how)
 
 
 class _Trouble:
@@ -231,28 +230,28 @@ def messages_to_noise(sent: Messages, noise: GammaNoise | None, too_much: np.nda
     """The messages to a noise as `with_sure_noise` counts them."""
     if noise is None:
         return sent
-    lanes = np.zeros(sent.a.size)
-    lanes[: len(too_much)] = too_much
-    a = lanes.reshape(sent.a.shape)
+    a = np.pad(too_much, (0, sent.a.size - len(too_much))).reshape(sent.a.shape)
     return sent._replace(a=sent.a - a, b=sent.b - a / noise.precision)
 
 
 def in_modes(batch: BatchProblem, posterior: Posterior) -> tuple[BatchProblem, Posterior]:
     """A batch of rows that deviate and its posterior in the modes and columns that there are, without pairs."""
     problem, shape, R = batch.problem, batch.problem.shape[:-1], batch.problem.rank - 1
-    prior, rows = (modes.without_pairs(lines, sum(shape)) for lines in (problem.prior, posterior))
-    posterior = posterior._replace(shape=shape, rank=R, Lam=rows.Lam, eta=rows.eta, seen=posterior.seen[: sum(shape)])
+    n, P = sum(shape), R * (R + 1) // 2
+    each = (problem.prior, posterior)  # the rows are 1 in the last column
+    prior, rows = ((one.Lam[:n, :P].copy(), one.eta[:n, :R] - one.Lam[:n, P : P + R]) for one in each)
+    posterior = posterior._replace(shape=shape, rank=R, Lam=rows[0], eta=rows[1], seen=posterior.seen[:n])
     problem = problem._replace(shape=shape, rank=R, prior=FixedPrior(*prior))
     return batch._replace(problem=problem, used=batch.used[:-1]), posterior
 
 
-def prior_by_other_rows(state: StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
+def prior_by_other_rows(state: modes.StreamState, batch: BatchProblem, posterior: Posterior) -> BatchProblem | None:
     """The batch whose rows of series, and pairs, have as prior what its other rows' entries make; None without such."""
     pairs, problem = state.pairs, batch.problem  # `posterior` is that with rows that were independent before
     inner, found = (batch, posterior) if pairs is None else in_modes(batch, posterior)
     lines, again = Natural(inner.problem.prior.Lam.copy(), inner.problem.prior.eta.copy()), False
     for k, (rows, own) in enumerate(_lines_of_modes(inner)):
-        known = state.chain_of(k)
+        known = state.chains[k] if state.chains else None
         if known is None or len(rows) < 2:
             continue
         before, sites = Natural(lines.Lam[own], lines.eta[own]), state.modes[k].sites(state.sizes[k])
@@ -270,7 +269,7 @@ def _lines_of_modes(batch: BatchProblem) -> list[tuple[np.ndarray, slice]]:
     return [(rows, slice(a, b)) for rows, (a, b) in zip(batch.used, ends, strict=True)]
 
 
-def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> StreamState:
+def absorb(state: modes.StreamState, batch: BatchProblem, posterior: Posterior) -> modes.StreamState:
     """The state after a batch with this posterior. The rows it touches are changed in place."""
     pairs = state.pairs
     if pairs is not None:
@@ -279,13 +278,14 @@ def absorb(state: StreamState, batch: BatchProblem, posterior: Posterior) -> Str
     maps, chains, prior = list(state.maps), list(state.chains), batch.problem.prior
     for k, (rows, own) in enumerate(_lines_of_modes(batch)):
         mode, n, new = state.modes[k], state.sizes[k], Natural(posterior.Lam[own], posterior.eta[own])
-        known, chain = maps[k] if maps else None, state.chain_of(k)
+        known, chain = maps[k] if maps else None, chains[k] if chains else None
         if chain is not None:
             seen = mode.seen[:n].copy()
             seen[rows] = True
             more = modes.messages_to(new, Natural(prior.Lam[own], prior.eta[own]), chain.free)
             chains[k], sites, whole = modes.smooth(chain, state.clocks[k], mode.sites(n), rows, more, seen)
-            mode.put(slice(n), whole, Natural(whole.Lam - sites.Lam, whole.eta - sites.eta))
+            mode.Lam[:n], mode.eta[:n] = whole
+            mode.prior_Lam[:n], mode.prior_eta[:n] = whole.Lam - sites.Lam, whole.eta - sites.eta
         else:
             if known is not None:
                 mode.prior_Lam[rows], mode.prior_eta[rows] = modes.prior_now(known, state.designs[k], mode, rows)

@@ -29,9 +29,9 @@ from tensorcep.core.diagnostics import THRESHOLDS, beyond_chance
 from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.prequential import MOST, WARNED, Predicted, Standing, warn_of_no_gain
-from tensorcep.cp.fit.outcome import NOTHING, result_of, unseen_moments, warn_of_no_convergence
+from tensorcep.cp.fit.outcome import NOTHING, result_of, warn_of_no_convergence
+from tensorcep.cp.fit.run import falls_short
 from tensorcep.cp.fit.select import plan_fit
-from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
@@ -40,16 +40,12 @@ from tensorcep.cp.inputs.weights import WHOLE_REVISITED
 from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
-from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
-from tensorcep.cp.plan.auto import every_column, leaves_columns, stream_rank
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.spec import FitSpec, check_revisit, given_int, is_auto
+from tensorcep.cp.plan.spec import FitSpec, check_revisit, every_column, given_int, is_auto, leaves_columns, stream_rank
 from tensorcep.cp.posterior.belief import Posterior, first_member
 from tensorcep.cp.settings.registry import checked_method, settings_for
-from tensorcep.cp.stream import adf
-from tensorcep.cp.stream.adf import absorb, batch_of, learn, may_be_bold
-from tensorcep.cp.stream.modes import StreamState, begin, posterior_of, with_laws
+from tensorcep.cp.stream import adf, modes
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import per_row
@@ -76,10 +72,9 @@ class Beginning(NamedTuple):
     shape: tuple[int, ...]
     labels: tuple[Any, ...]
     source: Any
-
-    def at(self, where: np.ndarray | slice) -> Beginning:
-        """Some of the entries."""
-        return self._replace(entries=self.entries.at(where))
+    time: float = 0.0
+    standing: Standing = UNKNOWN  # before them
+    coding: Mapping[str, Any] = NOTHING
 
 
 class Way(NamedTuple):
@@ -129,20 +124,19 @@ def _run(spec: FitSpec, plan: Plan, way: Way) -> Run:
     """The run of a plan, in this way."""
     if not way.in_batches:
         return plan.policy.run(plan)
-    return run_in_batches(plan, may_be_bold(settings_for(spec.method, plan.engine.method.name)))
+    return run_in_batches(plan, adf.may_be_bold(settings_for(spec.method, plan.engine.method.name)))
 
 
-def _plan(spec: FitSpec, first: Beginning, way: Way | None = None) -> Plan:
+def _plan(spec: FitSpec, first: Beginning, way: Way) -> Plan:
     """The plan of a joint fit of a stream's entries, with weights and extents; a `way` is for what the spec leaves."""
-    (entries, shape, labels, source), how = first, {} if way is None else {"prior": way.prior}
-    way = way or Way("")
+    entries, shape, labels, source, *_ = first
     if way.in_batches:
         spec = spec._replace(target=spec.target.for_batches())
     if way.wide:
         rank = given_int("rank", spec.rank, stream_rank(spec, len(entries.values), shape))
         spec = spec._replace(interactions=every_column(rank, shape))
     given, beside = (entries.coords, entries.values, shape, labels), {"extent": entries.extent, "power": entries.power}
-    plan = plan_fit(spec, given, source, streaming=True, **beside, **how)
+    plan = plan_fit(spec, given, source, streaming=True, prior=way.prior, **beside)
     if not way.tries:  # all entries that are kept are fitted anew a few times on the way
         quick = tuple(one._replace(problem=one.problem._replace(tries=False)) for one in plan.policy.quick_fits)
         plan = plan.with_problem(tries=False).with_policy(quick_fits=quick)
@@ -174,24 +168,19 @@ def due(kept: Kept, shape: Sequence[int], rank: int) -> bool:
     return kept.n_telling >= (end if wanted * NEAR_END > end else wanted)
 
 
-def _watched_to(shape: Sequence[int], rank: int) -> int:
-    """Entries after which those of a stream with a named prior are watched no more."""
-    return min(SETTLED, enough(shape, rank))
-
-
 def compare_with_fit(
-    spec: FitSpec, watched: Kept, state: StreamState, labels: Any, source: Any, standing: Standing
+    spec: FitSpec, watched: Kept, state: modes.StreamState, labels: Any, source: Any, standing: Standing
 ) -> tuple[Kept | None, Standing]:
     """What is watched on, and the standing, after a comparison with a fit to the earlier half of it, if one is due."""
-    n, end = len(watched.values), _watched_to(state.sizes, state.rank)
+    n, end = len(watched.values), min(SETTLED, enough(state.sizes, state.rank))  # of entries that are watched
     if spec.forget or watched.score is None:  # what it is to forget, a fit would not
         return None, standing
     if n < min(end, max(WARNED, int(GROWTH) * watched.fitted)):
         return watched, standing
-    first, rest = Beginning(watched, state.sizes, labels, source).at(slice(n // 2)), watched.at(slice(n // 2, n))
+    first, rest = Beginning(watched.at(slice(n // 2)), state.sizes, labels, source), watched.at(slice(n // 2, n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is no fit that somebody asked for
-        plan = _plan(spec, first).unseen()
+        plan = _plan(spec, first, Way(PRIORS[0])).unseen()
         fitted = _predicted(spec, plan, plan.policy.run(plan), rest).score
     constant = _standing_after(UNKNOWN, plan, first.entries).constant(plan.problem.likelihood, rest.values, rest.extent)
     own, other = (np.clip(said - constant, -MOST, MOST)[telling(rest.power)] for said in (rest.score, fitted))
@@ -202,16 +191,12 @@ def compare_with_fit(
 
 
 class _Tried(NamedTuple):
-    """A way, how the stream stands with the entries that were left out, and their log scores and weights (n,)."""
+    """A way, how the stream stands with the entries that were left out, their log scores (n,) and the mean of these."""
 
     way: Way
     standing: Standing
     scores: np.ndarray
-    weight: np.ndarray | None
-
-    @property
-    def score(self) -> float:
-        return weighted_mean(self.scores, self.weight)
+    score: float
 
 
 def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Kept]:
@@ -222,7 +207,7 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
     light, order = order[~told], order[told]
     order = np.random.default_rng(len(order)).permutation(order)[:most]
     held, used = np.split(order, [int(len(order) * THRESHOLDS.share_in_stream(len(order)))])
-    some, left_out = first.at(np.append(used, light)), entries.at(held)
+    some, left_out = first._replace(entries=entries.at(np.append(used, light))), entries.at(held)
 
     def trial(way: Way) -> _Tried:
         with warnings.catch_warnings():
@@ -230,9 +215,15 @@ def _tried(spec: FitSpec, first: Beginning, most: int) -> tuple[list[_Tried], Ke
             plan = _plan(spec, some, way)
             predicted = _predicted(spec, plan, _run(spec, plan.unseen(), way), left_out)
         standing = _standing_after(_standing_after(UNKNOWN, plan, some.entries), plan, left_out, predicted)
-        return _Tried(way, standing, predicted.score, left_out.power)
+        return _Tried(way, standing, predicted.score, weighted_mean(predicted.score, left_out.power))
 
-    found = [trial(way) for way in _ways(spec, len(used))]
+    ways = [Way("learned"), Way("fixed", in_batches=True)]
+    if not is_auto(spec.prior):
+        ways = ways[:1]
+    elif spec.asked.observes not in ("labels", "counts") or spec.revisit or len(used) <= BATCH:
+        ways = [*map(Way, PRIORS)]  # entries that are revisited need the messages of one fit
+    ways += [Way("learned", wide=True)] if leaves_columns(spec) else []
+    found = [trial(way) for way in ways]
     nothing = all(one.standing.gain < THRESHOLDS.least_explained * one.standing.n for one in found)
     if nothing and _may_need_tries(spec, first):
         found.append(trial(Way("learned", tries=True)))
@@ -246,17 +237,6 @@ def _may_need_tries(spec: FitSpec, first: Beginning) -> bool:
     """Whether many quick starts may find what one does not: products of more than three modes."""
     # of three, no stream was found that gained by them; of labels there are none
     return len(first.shape) > 3 and spec.asked.observes not in ("labels", "levels")
-
-
-def _ways(spec: FitSpec, n: int) -> list[Way]:
-    """The ways to learn n entries."""
-    wide = [Way("learned", wide=True)] if leaves_columns(spec) else []
-    if not is_auto(spec.prior):
-        return [Way("learned"), *wide]
-    # entries that are revisited need the messages of one fit
-    if spec.asked.observes not in ("labels", "counts") or spec.revisit or n <= BATCH:
-        return [*map(Way, PRIORS), *wide]
-    return [Way("learned"), Way("fixed", in_batches=True), *wide]
 
 
 def _predicted(spec: FitSpec, plan: Plan, run: Run, entries: Kept) -> Predicted:
@@ -284,36 +264,38 @@ def run_in_batches(plan: Plan, bold: bool) -> Run:
     first, *others = np.array_split(np.random.default_rng(len(told)).permutation(told), -(-len(told) // BATCH))
     others += [light] if len(light) else []
     some = plan._replace(problem=some_of(problem, np.sort(first)))
-    one = some.policy.run(some)
+    one: Any = some.policy.run(some)
     how = {**plan.options._asdict(), "verbose": False, "bold": bold}
-    state = begin(_gaussian(one), *_lines_of(problem), None, 0.0)
+    lines = per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
+    state = modes.begin(one.posterior, *lines, None, 0.0)
     for places in others:
         power = None if problem.power is None else problem.power.ravel()[places]
         given = coords[places].astype(np.int64), problem.entries.y.ravel()[places], problem.likelihood
         beside: dict[str, Any] = {"power": power, "extent": extents_at(problem, places)}
-        batch = batch_of(state, *given, keep=1.0, time=0.0, seed=problem.seed, **beside)
-        one = learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
-        state = absorb(state, batch, one.posterior)
-    return one._replace(posterior=posterior_of(state, 1.0))
+        batch = adf.batch_of(state, *given, keep=1.0, time=0.0, seed=problem.seed, **beside)
+        one = adf.learn(plan.engine.method, batch.problem, plan.engine.settings, **how)
+        state = adf.absorb(state, batch, one.posterior)
+    return one._replace(posterior=modes.posterior_of(state, 1.0))
 
 
-def first_stream(spec: FitSpec, plan: Plan, run: Run, entries: Kept, time: float, before: Reservoir | None) -> Stream:
+def first_stream(
+    spec: FitSpec, plan: Plan, run: Run, fit: FitResult, first: Beginning, before: Reservoir | None
+) -> Stream:
     """The stream after its first entries were fitted together; `before` is the reservoir so far, for its counts."""
-    problem, posterior, free = plan.problem, _gaussian(run), plan.problem.every_free
-    lines, known = _lines_of(problem), plan.decided
+    problem, entries = plan.problem, first.entries
+    posterior: Any = run.posterior  # by a method that streams, a Gaussian
+    lines = per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
     if posterior.mode_prior is not None:  # what the first batch says of the prior stays
-        lines = _mean_prior(posterior, *unseen_moments(posterior, plan.prior))
+        lines = _mean_prior(fit)
     told, too_much = adf.with_sure_noise(problem, posterior)
-    state = begin(told, *lines, problem.noise_prior, time)
-    state = with_laws(state, posterior, known["_expected"], free, known["_features"], known["_series"])
-    stream = Stream(state, *keys_of(plan.labels), problem.seed, _draws_means(spec, known["prior_"], free))
+    stream = _begun(spec, fit, modes.begin(told, *lines, problem.noise_prior, first.time), problem.seed)
     if not spec.revisit:
         return stream
-    empty = Reservoir.empty(len(problem.shape), state.rank)
+    empty = Reservoir.empty(len(problem.shape), problem.rank)
     if before is not None:
         again = 0 if leaves_choice(spec) else len(before.sample.y)  # as revisits would have, in one fit
         empty = empty._replace(revisited=before.revisited + again, skipped=before.skipped)
-    arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), time
+    arrived = entries.coords, spec.target.checked(entries.values, problem.likelihood), first.time
     sent = adf.messages_to_noise(run.state.own.messages, posterior.noise, too_much)
     how: dict[str, Any] = {"seed": stream.seed, "capacity": spec.revisit, "free": problem.free}
     return stream._replace(reservoir=with_new(empty, arrived, problem.entries.permutation, sent, **how))
@@ -326,34 +308,21 @@ def continued_stream(spec: FitSpec, fit: FitResult) -> Stream:
         return known
     posterior: Any = first_member(fit.posterior)
     seed = int(check_random_state(spec.random_state).integers(2**63))
-    lines = _mean_prior(posterior, fit.unseen_mean, fit.unseen_cov)
-    free = free_columns(fit.interactions, len(fit.shape))
     # of a fit the first prior of the noise is not kept: forgetting leaves the noise as it is
-    state = begin(posterior, *lines, posterior.noise, float(fit.n_batches - 1))
-    state = with_laws(state, posterior, fit.expected, free, fit.features, fit.series)
-    return Stream(state, *keys_of(fit.labels), seed, _draws_means(spec, fit.prior, free))
+    return _begun(spec, fit, modes.begin(posterior, *_mean_prior(fit), posterior.noise, float(fit.n_batches - 1)), seed)
 
 
-def _draws_means(spec: FitSpec, prior: str, free: np.ndarray) -> bool:
-    """Whether prior means of new rows are drawn."""
-    return prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())
+def _begun(spec: FitSpec, fit: FitResult, state: modes.StreamState, seed: int) -> Stream:
+    """The stream that goes on from this state of a fit, with the laws of its rows."""
+    free = free_columns(fit.interactions, len(fit.shape))
+    draws_means = fit.prior == "fixed" and spec.prior_mean == "uniform" and bool(free.all())  # of new rows
+    return Stream(modes.with_laws(state, fit, free), *keys_of(fit.labels), seed, draws_means)
 
 
-def _gaussian(run: Run) -> Posterior:
-    """The posterior of a run that a stream goes on from."""
-    if not isinstance(run.posterior, Posterior):
-        raise TypeError(f"a stream goes on from a Gaussian posterior; got {type(run.posterior).__name__}.")
-    return run.posterior
-
-
-def _lines_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Natural parameters of every row's prior."""
-    return per_row(problem.prior.Lam, problem.shape), per_row(problem.prior.eta, problem.shape)
-
-
-def _mean_prior(posterior: Any, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _mean_prior(fit: FitResult) -> tuple[np.ndarray, np.ndarray]:
     """Natural parameters of every row's prior where that is the same for all rows of a mode."""
-    return natural_prior(Prior(list(mean), [np.linalg.inv(item) for item in cov]), posterior.shape, posterior.rank)
+    prior = Prior(list(fit.unseen_mean), [np.linalg.inv(item) for item in fit.unseen_cov])
+    return natural_prior(prior, fit.shape, fit.posterior.rank)
 
 
 class Commit(NamedTuple):
@@ -364,17 +333,10 @@ class Commit(NamedTuple):
 
 
 def begin_again(
-    spec: FitSpec,
-    first: Beginning,
-    time: float,
-    commit: Commit,
-    fit: FitResult | None = None,
-    standing: Standing = UNKNOWN,
-    coding: Mapping[str, Any] = NOTHING,
-    record: dict[str, Any] | None = None,
+    spec: FitSpec, first: Beginning, commit: Commit, fit: FitResult | None = None, record: dict[str, Any] | None = None
 ) -> FitResult:
     """Fit the first entries of a stream together, and commit; `record` tells of those that the `fit` so far forgets."""
-    entries, n, run, way = first.entries, len(first.entries.values), None, None
+    entries, n, run, way = first.entries, len(first.entries.values), None, Way(PRIORS[0])
     prior, told, chooses, judged = entries.prior, entries.n_telling, leaves_choice(spec), {}
     if chooses:
         spec.target.checked(entries.values, spec.asked)
@@ -387,12 +349,13 @@ def begin_again(
             has_main = fit is not None and fit.interactions.get("main", 0) > 0
             way = Way(prior or PRIORS[0], wide=prior is not None and leaves_columns(spec) and has_main)
         plan = _plan(spec, first, way)
-    standing = (standing if standing.seen else _standing_after(standing, plan, entries))._replace(**judged)
+    standing = first.standing if first.standing.seen else _standing_after(first.standing, plan, entries)
+    standing = standing._replace(**judged)
     run, rank = run or plan.policy.run(plan), plan.problem.rank
     kept, watched = None, None
     if keeps_entries(spec, n):
         kept = entries._replace(fitted=n, prior=prior) if n < enough(first.shape, rank) else None
-    elif not chooses and spec.forget == 0.0 and GROWTH * n <= _watched_to(first.shape, rank):
+    elif not chooses and spec.forget == 0.0 and GROWTH * n <= min(SETTLED, enough(first.shape, rank)):
         watched = entries._replace(fitted=n, prior=prior, score=np.zeros(n))
     (standing, is_due), reservoir, earlier, fields = standing.told(), None, NOTHING, dict[str, Any]()
     if fit is not None:
@@ -400,8 +363,8 @@ def begin_again(
         fields = {"n_batches": fit.n_batches + (record is None), "forgotten": fit.forgotten}
         if record is not None:
             fields["forgotten"] += ({**record, "how": "fitted again", "sweeps": run.n_iter},)
-    found = result_of(plan, run, spec.target, coding, earlier)
-    stream = first_stream(spec, plan, run, entries, time, reservoir)
+    found = result_of(plan, run, spec.target, first.coding, earlier)
+    stream = first_stream(spec, plan, run, found, first, reservoir)
     fields |= {"converged": run.converged and not standing.is_doubtful, "trace": without_seconds(run.trace)}
     fields["diagnostics"] = diagnostics_of(standing, found.method, run.n_iter, plan.problem.likelihood)
     found = found.changed(stream=stream._replace(standing=standing, kept=kept, watched=watched), **fields)
@@ -425,46 +388,19 @@ def without_seconds(trace: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def check_stream(spec: FitSpec, fit: FitResult | None) -> None:
     """Refuse parameters with which no stream is learned, as the result so far, if any, has it."""
-    _check_known(spec, fit)
-    target, before = spec.target, None if fit is None else fit.observation
-    if target.zero_inflation or getattr(before, "inflated", False):
-        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
-    by_mode = isinstance(target.dispersion, str) and target.dispersion != "learned"
-    for name, one, differs in (
-        ("noise", "one", target.noise != "one" or getattr(before, "noise", "one") != "one"),
-        ("dispersion", "learned", by_mode),
-    ):
-        if differs:
-            got = f"{name}={getattr(target, name)!r}"
-            fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
-    # a stream has one, and to make its posterior takes as long as a sweep
-    first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
-    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
-    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
-        fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
-    name, _ = checked_method(spec.method)
-    if fit is None and name != "auto":
-        refuse_unable(name, "streams", "learns no streams (partial_fit)")
-    check_revisit(spec)
-
-
-def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
-    """Refuse features, series and graphs that a stream cannot learn on."""
     asks_features, coupling = has_features(spec.prior), coupled(spec.prior)
     if fit is not None:
         features, series = any(fit.features), [word_of(known) for known in fit.series if known is not None]
         first = None if fit.stream is not None else first_member(fit.posterior)
         pairs = fit.stream.state.pairs if first is None else getattr(first, "deviations", None)
+        without = "from the first batch or fit on, and this one was without; begin with a new model"
         for what, asked, known in (
             ("Features", asks_features, features),
             (coupling, coupling is not None, bool(series)),
             ("a Series with local=", is_local(spec.prior), pairs is not None),
         ):
             if asked and not known:
-                fail_value(
-                    f"partial_fit learns {what} from the first batch or fit on, and this one was without; begin with a "
-                    "new model."
-                )
+                fail_value(f"partial_fit learns {what} {without}.")
         asks_features, coupling = features, coupling or next(iter(series), None)
     for what in ["Features"] * asks_features + [coupling] * (coupling is not None):
         if fit is not None and fit.stream is None:
@@ -481,3 +417,20 @@ def _check_known(spec: FitSpec, fit: FitResult | None) -> None:
             fail_value(f"rows of {what} forget as its law says; got forget={spec.forget:g}; set forget=0.")
         if spec.revisit:
             fail_value(f"revisit holds messages beside a prior that stays, not one moved by {what}; set revisit=0.")
+    target, before = spec.target, None if fit is None else fit.observation
+    if target.zero_inflation or getattr(before, "inflated", False):
+        fail_value("partial_fit learns no structural zeros; use fit with all entries, or zero_inflation=False.")
+    by_mode = isinstance(target.dispersion, str) and target.dispersion != "learned"
+    if by_mode or target.noise != "one" or getattr(before, "noise", "one") != "one":
+        name, one = ("dispersion", "learned") if by_mode else ("noise", "one")
+        got = f"{name}={getattr(target, name)!r}"
+        fail_value(f"partial_fit learns one {name}; got {got}; use fit with all entries, or {name}={one!r}.")
+    # a stream has one, and to make its posterior takes as long as a sweep
+    first = None if target.dispersion is None or fit is None or fit.stream is not None else first_member(fit.posterior)
+    common = isinstance(first, Posterior) and first.dispersion is not None and first.dispersion.mean is not None
+    if common or getattr(first, "uneven", None) is not None:  # rows with a law in common
+        fail_value("partial_fit learns one dispersion; got a fit with one for every row of a mode; fit again.")
+    name, _ = checked_method(spec.method)
+    if fit is None and name != "auto":
+        refuse_unable(name, "streams", "learns no streams (partial_fit)")
+    check_revisit(spec)

@@ -2,6 +2,12 @@
 
 It is predicted before it is learned, and learned no farther than it is predicted better for it (`learn_no_worse`);
 `learn_arrival` is all of it together. What a stream cannot learn is refused (`check_stream`).
+
+Entries are forgotten (`forget_entries`, `forget_rows`) from a fit that kept its messages, or that is done again, and
+from a stream. One that is beginning keeps every entry, and fits those that are left together, as it would have. Later a
+reservoir (``revisit=``) holds entries with their messages: decremental ADF. The posterior is prior x messages, so that
+those of the entries to forget are divided out; what is left of the reservoir is then learned again, as with any batch
+that revisits it. Where the reservoir holds every entry, that is CEP on the entries that are left.
 """
 
 from __future__ import annotations
@@ -17,33 +23,34 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import pandas as pd
 
-from tensorcep.core.checks import check_range, check_sizes, fail_value, printable, warn_user
+from tensorcep.core import checks
+from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.prequential import LEAST_SCORE, Predicted, Standing, warn_of_no_gain
+from tensorcep.cp.fit.outcome import Dropped, entries_of_fit, moved_up, refit_without, rows_left
 from tensorcep.cp.fit.refit import gaussian_fit
 from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
+from tensorcep.cp.inputs import coordinates
 from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
-from tensorcep.cp.inputs.coordinates import names_of_modes
-from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows
+from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows, word_of
 from tensorcep.cp.inputs.weights import check_power
 from tensorcep.cp.methods import METHODS, get_method
-from tensorcep.cp.plan.auto import with_numbers
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto, with_numbers
 from tensorcep.cp.posterior.belief import GammaNoise, Posterior
 from tensorcep.cp.settings.registry import settings_for
-from tensorcep.cp.stream import adf, cold_start
-from tensorcep.cp.stream.adf import BatchProblem
+from tensorcep.cp.stream import adf, cold_start, reservoir
 from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.modes import StreamState, forecast, modes_of, posterior_of, with_rows
-from tensorcep.cp.stream.reservoir import Kept, Reservoir, Revisit, Stream, after_revisit, revisit, with_messages
+from tensorcep.cp.stream.reservoir import Kept, Reservoir, Revisit, Stream, with_messages
 from tensorcep.cp.targets.base import deciding
 from tensorcep.entries.io import Batch
 from tensorcep.entries.labels import Labels, column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.entries.tables import split_given, split_observed
+from tensorcep.entries.tables import as_frame, split_given, split_observed
 from tensorcep.priors.fixed import Prior, natural_prior
+from tensorcep.priors.graph import Net
 
 # The kinds of data whose values may be as far as they will; those of labels are bounded.
 OPEN = ("values", "counts")
@@ -69,14 +76,10 @@ class BatchPlan(NamedTuple):
     stream: Stream
     state: StreamState
     added: tuple[dict[Any, int] | None, ...]  # per mode with labels, the rows of those that are new
-    batch: BatchProblem
+    batch: adf.BatchProblem
     visit: Revisit | None
+    joined: adf.BatchProblem  # the batch with the entries that are revisited
     engine: BatchEngine
-
-    @property
-    def joined(self) -> BatchProblem:
-        """The batch, with the entries that are revisited."""
-        return self.batch if self.visit is None else self.visit.batch
 
     @property
     def labels(self) -> tuple[Labels | None, ...]:
@@ -91,7 +94,7 @@ class LearnedBatch(NamedTuple):
     run: Run
     told: Posterior  # with the noise as sure as the entries make it (`adf.with_sure_noise`)
     too_much: np.ndarray
-    batch: BatchProblem
+    batch: adf.BatchProblem
     posterior: Posterior  # this and the reservoir: as far as the batch is learned, and as revisited entries leave them
     reservoir: Reservoir | None = None
 
@@ -117,8 +120,8 @@ def learn_arrival(
         coords, shape, labels = training_rows(first, spec.shape)
         time, values = 0.0 if first.time is None else first.time, first.values
         kept = Kept(coords, values, 0, None, first.weights, first.extents)
-        beginning = Beginning(kept, shape, labels, first.tensor)
-        learned = cold_start.begin_again(spec, beginning, time, commit, coding=coding)
+        beginning = Beginning(kept, shape, labels, first.tensor, time, coding=coding)
+        learned = cold_start.begin_again(spec, beginning, commit)
         why = f"it outweighs the other {len(values)} of the batch together"
         warn_of_outliers(arrival, out, np.abs(arrival.values - np.median(values)), lambda _: why)
         if watch is not None:
@@ -173,7 +176,7 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     likelihood, engine = fit.likelihood, engine_of(spec, fit)
     y = spec.target.checked(arrival.values, likelihood)
     stream = cold_start.continued_stream(spec, fit)
-    time = float(fit.n_batches) if arrival.time is None else check_range("time", arrival.time)
+    time = float(fit.n_batches) if arrival.time is None else checks.check_range("time", arrival.time)
     if time < stream.state.time:
         fail_value(f"time must not go back: the last batch was at {stream.state.time:g}; got {time:g}.")
     coords, added = rows_of_keys(arrival, stream.keys, stream.names, spec.shape)
@@ -181,7 +184,7 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     seen = [mode.seen[:n] for mode, n in zip(stream.state.modes, sizes, strict=True)]
     warn_of_new_rows(stream.state.designs, seen, coords, names)
     n_entries = fit.n_samples_seen + len(coords)
-    check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
+    checks.check_sizes([int(n) + 1 for n in coords.max(axis=0)], n_entries, given=spec.shape is not None)
 
     def prior_of_new(k: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
         rank, mean, cov = stream.state.rank, fit.unseen_mean[k], fit.unseen_cov[k]
@@ -198,8 +201,9 @@ def plan_batch(spec: FitSpec, fit: FitResult, arrival: Batch) -> BatchPlan:
     cold_start.check_revisited(spec, arrival.extents, arrival.weights)
     if spec.revisit:
         before = stream.reservoir or Reservoir.empty(len(stream.keys), state.rank)
-        visit = revisit(state, before, coords, y, capacity=spec.revisit, **how)
-    return BatchPlan(spec, fit, arrival, stream, state, added, batch, visit, engine)
+        visit = reservoir.revisit(state, before, coords, y, capacity=spec.revisit, **how)
+    joined = batch if visit is None else visit.batch
+    return BatchPlan(spec, fit, arrival, stream, state, added, batch, visit, joined, engine)
 
 
 def engine_of(spec: FitSpec, fit: FitResult) -> BatchEngine:
@@ -233,8 +237,8 @@ def _learn_rest(
     if kept is not None and cold_start.due(kept, state.sizes, state.rank):
         lost = lost_knowledge(spec.prior, fit.features, fit.series)
         if lost is None:
-            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor)
-            return cold_start.begin_again(spec, first, batch.time, commit, fit, standing, coding)
+            first = Beginning(kept, state.sizes, plan.labels, arrival.tensor, batch.time, standing, coding)
+            return cold_start.begin_again(spec, first, commit, fit)
         warn_user(f"the first entries are not fitted again together: {lost}", UserWarning)
         kept = None
     learned = learn_no_worse(plan, before)
@@ -285,7 +289,7 @@ def learn_no_worse(plan: BatchPlan, before: Predicted) -> LearnedBatch:
     return part_of_the_way(plan, learned, 0.0)
 
 
-def learn_batch(engine: BatchEngine, batch: BatchProblem, visit: Revisit | None) -> LearnedBatch:
+def learn_batch(engine: BatchEngine, batch: adf.BatchProblem, visit: Revisit | None) -> LearnedBatch:
     """What a batch leads to, its entries that were revisited among them."""
     problem = batch.problem
     result = adf.learn(engine.method, problem, engine.settings, bold=engine.bold, **engine.options._asdict())
@@ -303,8 +307,8 @@ def _with_reservoir(
     if visit is None:
         return learned
     sent = adf.messages_to_noise(learned.run.state.own.messages, noise, learned.too_much)
-    posterior, reservoir = after_revisit(visit, learned.posterior, sent, step)
-    return learned._replace(posterior=posterior, reservoir=reservoir)
+    posterior, sample = reservoir.after_revisit(visit, learned.posterior, sent, step)
+    return learned._replace(posterior=posterior, reservoir=sample)
 
 
 def part_of_the_way(plan: BatchPlan, learned: LearnedBatch, step: float) -> LearnedBatch:
@@ -325,7 +329,7 @@ def all_or_nothing(plan: BatchPlan, commit: Commit) -> Iterator[None]:
     # rows are changed in place, as there may be many: the batch's are copied, of a series all; pairs are made anew
     before, fit = [], commit.now()
     for k, (mode, n) in enumerate(zip(plan.state.modes, plan.state.sizes, strict=True)):
-        rows: Any = slice(n) if plan.state.chain_of(k) else plan.joined.used[k]
+        rows: Any = slice(n) if plan.state.chains and plan.state.chains[k] else plan.joined.used[k]
         # numpy takes numbered rows in a third of the time that indexing needs
         copies = [field[rows].copy() if isinstance(rows, slice) else field.take(rows, axis=0) for field in mode]
         before.append((mode, rows, copies))
@@ -372,15 +376,12 @@ class StreamRows:
 
 def unseen_by_laws(state: StreamState, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of a row of each mode that is not known, where its features, or its drift, tell of such."""
-    if not any(state.maps) and not any(state.chains):
-        return mean, cov
     mean, cov = mean.copy(), cov.copy()
-    for laws in (state.maps, state.chains):
-        for k, known in enumerate(laws):
-            if known is not None:
-                precision = known.precision if known.precision.ndim == 2 else np.diag(known.precision)
-                mean[k, known.free] = known.mean
-                cov[k][np.ix_(known.free, known.free)] = np.linalg.inv(precision)
+    for k, known in [*enumerate(state.maps), *enumerate(state.chains)]:
+        if known is not None:
+            precision = known.precision if known.precision.ndim == 2 else np.diag(known.precision)
+            mean[k, known.free] = known.mean
+            cov[k][np.ix_(known.free, known.free)] = np.linalg.inv(precision)
     return mean, cov
 
 
@@ -388,7 +389,7 @@ def split_batch(fit: FitResult | None, X: Any, y: Any, modes: Any, value: Any) -
     """Cells and values of a batch, whose modes are those of the model if it has learned any."""
     if fit is None:
         return split_given(X, y, modes, value)
-    known = fit.stream.names if fit.stream is not None else names_of_modes(fit.labels)
+    known = fit.stream.names if fit.stream is not None else coordinates.names_of_modes(fit.labels)
     names = [k if name is None else name for k, name in enumerate(known)]
     X, values = split_observed(names, X, y, modes, value)
     return X, None if isinstance(X, SparseTensor) and y is None else values
@@ -408,7 +409,7 @@ def warn_of_outliers(batch: Batch, out: np.ndarray, order: np.ndarray, why: Call
         return
     place = int(np.argmax(np.where(out, order, -np.inf)))
     each = (at if of is None else of for of, at in zip(batch.keys, batch.coords.T, strict=True))
-    cell = ", ".join(printable(str(of[place])) for of in each)
+    cell = ", ".join(checks.printable(str(of[place])) for of in each)
     more = f", and {int(out.sum()) - 1} more of the batch," if out.sum() > 1 else ""
     warn_user(
         f"the value {batch.values[place]:g} of the cell ({cell}){more} was taken for an error and not learned: "
@@ -443,3 +444,130 @@ def write_scores(handle: BinaryIO, frame: pd.DataFrame) -> None:
     table = frame.set_axis(names, axis=1)
     text = table.to_csv(index=False, header=handle.tell() == 0, float_format="%.8g", lineterminator="\n")
     handle.write(text.encode())
+
+
+def forget_entries(model: FittedModel, X: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
+    """Remove entries, by their cells, from a fit or a stream, and commit the result."""
+    labels, names = model.fit.labels, coordinates.names_of(model.fit.labels)
+
+    def gone_of(coords: np.ndarray) -> np.ndarray:
+        table = as_frame(X)
+        if not isinstance(table, pd.DataFrame):
+            return coordinates.lines_among(coords, coordinates.coords_to_predict(table, labels))
+        modes = [j for j, name in enumerate(names) if name in table.columns]
+        if not modes:
+            columns, wanted = (", ".join(map(repr, listed)) for listed in (table.columns, names))
+            fail_value(f"X must have a column of at least one of the modes {wanted}; got {columns}.")
+        cells = np.stack([coordinates.rows_of_column(labels, j, table[names[j]]) for j in modes], axis=1)
+        return coordinates.lines_among(coords[:, modes], cells)
+
+    _forget(model, gone_of, {"rows": {}}, None, data, y, partly, commit)
+
+
+def forget_rows(model: FittedModel, mode: Any, rows: Any, data: Any, y: Any, partly: bool, commit: Commit) -> None:
+    """Remove rows of a mode with all their entries, and commit the result."""
+    fit, name = model.fit, coordinates.names_of(model.fit.labels)
+    k = coordinates.mode_of(fit.labels, mode)
+    if fit.features and fit.features[k] is not None:
+        fail_value(
+            f"forget_rows cannot drop rows of mode {name[k]!r}, which has features; take them out of its Features and "
+            "of the entries, and fit again."
+        )
+    coupled = fit.series[k] if fit.series else None
+    if coupled is not None:
+        where = "of its Graph and of the entries" if isinstance(coupled, Net) else "of the entries"
+        fail_value(
+            f"forget_rows cannot drop rows of mode {name[k]!r}, which is {word_of(coupled)}; take them out {where}, "
+            "and fit again."
+        )
+    dropped = np.unique(coordinates.rows_of(fit.labels, fit.shape, k, rows))
+    checks.check_not_empty(fit.shape[k] - len(dropped), f"mode {name[k]!r} without these rows")
+    known = fit.labels[k]
+    listed = dropped.tolist() if known is None else known.index[dropped].astype(str).tolist()
+    said: dict[str, Any] = {"rows": {str(name[k]): listed}}
+    _forget(model, lambda at: np.isin(at[:, k], dropped), said, (k, dropped), data, y, partly, commit)
+
+
+def _forget(
+    model: FittedModel,
+    gone_of: Callable[[np.ndarray], np.ndarray],
+    said: dict[str, Any],
+    dropped: Dropped | None,
+    data: Any,
+    y: Any,
+    partly: bool,
+    commit: Commit,
+) -> None:
+    """Remove entries, which `gone_of` tells by their coordinates, and rows of a mode, and commit the result."""
+    (fit, spec), stream = model, model.fit.stream if data is None else None
+    if checks.check_flag("partly", partly) and stream is None:
+        fail_value("partly=True is for streams without data=; leave it out.")
+    if stream is None:
+        held = entries_of_fit(model, data, y)
+        result, warn_of_end = refit_without(model, held, gone_of(held.coords), said, dropped)
+        commit.put(result)
+        warn_of_end()
+        return
+    cold_start.check_stream(spec, fit)
+    if stream.reservoir is not None and not cold_start.leaves_choice(spec):  # it has messages that can be divided out
+        stream = stream._replace(kept=None)
+    if stream.kept is None and stream.reservoir is None and (any(stream.state.maps) or any(stream.state.chains)):
+        known = next((own for own in stream.state.clocks if own is not None), None)
+        what = "Features" if known is None else word_of(known)
+        fail_value(f"a stream with {what} keeps no entries: pass them as data=, from which the model is fitted again.")
+    if stream.kept is None and stream.reservoir is None:
+        fail_value(
+            "the stream kept no entries: set revisit= before the first batch, so that it holds them with their "
+            "messages, or pass the entries as data=, from which the model is fitted again."
+        )
+    coords, n = (stream.kept or stream.reservoir.sample).coords, int(fit.n_samples_seen)
+    gone, whole = gone_of(coords), len(coords) == n
+    if not whole and not partly:
+        fail_value(
+            f"the stream holds {len(coords)} of the {n} entries that it learned, and what the others said cannot be "
+            "told apart: set revisit= to their number before the first batch, pass the entries as data=, from which "
+            "the model is fitted again, or partly=True to forget only as far as the stream reaches."
+        )
+    if not gone.any() and dropped is None:
+        fail_value(f"none of these cells is among the {len(coords)} entries that the stream holds; nothing forgotten.")
+    if whole and gone.all():
+        fail_value("these are all entries of the stream; there must be one left.")
+    record = {**said, "entries": int(gone.sum()), "whole": whole, "entries_left": n - int(gone.sum())}
+    if stream.kept is None:
+        commit.put(_divide_out(model, stream, gone, dropped, whole, record))
+        return
+    lost = lost_knowledge(spec.prior, fit.features, fit.series)
+    if lost is not None:
+        fail_value(lost)
+    kept, (shape, labels) = stream.kept.at(~gone), rows_left(fit, dropped)
+    kept = kept if dropped is None else kept._replace(coords=moved_up(kept.coords, *dropped))
+    rate = fit.observation.facts.get("_sampled_rate")
+    source = None if rate is None else SparseTensor(kept.coords[:0], kept.values[:0], shape, zero_rate=rate)
+    first = Beginning(kept, shape, labels, source, stream.state.time, stream.standing)
+    cold_start.begin_again(spec, first, commit, fit, record)
+
+
+def _divide_out(
+    model: FittedModel, stream: Stream, gone: np.ndarray, dropped: Dropped | None, whole: bool, record: dict[str, Any]
+) -> FitResult:
+    """The result with messages divided out, and what is left of the reservoir learned again."""
+    held: Any = stream.reservoir
+    (fit, spec), fields = model, dict[str, Any]()
+    keep, engine = 1.0 - spec.forget, engine_of(spec, fit)
+    state, held, reset = reservoir.without_entries(stream.state, held, gone, keep, whole)
+    stream = stream._replace(state=state, reservoir=held, watched=None)
+    stream = stream if dropped is None else reservoir.without_rows(stream, *dropped)
+    state, held = stream.state, stream.reservoir
+    left = held.sample
+    how: dict[str, Any] = {"capacity": len(left.y), "keep": keep, "time": state.time, "seed": stream.seed}
+    if len(left.y):
+        visit = reservoir.revisit(state, held, left.coords[:0], left.y[:0], likelihood=fit.likelihood, **how)
+        stream = stream._replace(reservoir=visit.reservoir)
+        if len(visit.held):
+            learned = learn_batch(engine, visit.batch, visit)
+            run, state = learned.run, adf.absorb(state, visit.batch, learned.posterior)
+            stream = stream._replace(state=state, reservoir=learned.reservoir)
+            fields = {"converged": run.converged, "n_iter": run.n_iter, "trace": cold_start.without_seconds(run.trace)}
+    record |= {"how": "messages divided out", "sweeps": fields.get("n_iter", 0), "rows_reset": reset}
+    fields |= {"shape": state.sizes, "n_samples_seen": record["entries_left"], "forgotten": (*fit.forgotten, record)}
+    return stream_result(spec, fit, stream, **fields)

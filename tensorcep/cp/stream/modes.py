@@ -26,10 +26,11 @@ import pandas as pd
 
 from tensorcep.core.packing import offsets, pack, row_dims, unpack
 from tensorcep.core.persist.records import Sized
-from tensorcep.cp.fit.deviations import expected_size
+from tensorcep.cp.fit.deviations import deviations_of, expected_size
+from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior
+from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior, first_member
 from tensorcep.priors.base import Drift, ModeParameters, ModePrior, RowSites, moments_of
 from tensorcep.priors.coupled import Chain, Known
 from tensorcep.priors.deviations import Deviations
@@ -67,11 +68,6 @@ class ModeRows(NamedTuple):
         """What the entries say of the first n rows."""
         return Natural(self.Lam[:n] - self.prior_Lam[:n], self.eta[:n] - self.prior_eta[:n])
 
-    def put(self, where: Any, rows: Natural, prior: Natural) -> None:
-        """Write rows and their prior in place."""
-        self.Lam[where], self.eta[where] = rows
-        self.prior_Lam[where], self.prior_eta[where] = prior
-
 
 def sound_prior(new: Natural, before: Natural, rows: Natural) -> Natural:
     """The new prior of rows whose prior was `before`; that where a row would be no Gaussian with the other one."""
@@ -80,15 +76,10 @@ def sound_prior(new: Natural, before: Natural, rows: Natural) -> Natural:
     return Natural(*(np.where(keep, one, old) for one, old in zip(new, before, strict=True)))
 
 
-def prior_of_features(known: MapOfFeatures, design: Design, rows: np.ndarray, seen: np.ndarray) -> Natural:
-    """The prior, in all columns, of rows (m,), of which some have entries, `seen` (m,) bool."""
-    return in_all(Natural(*known.prior_of(design.at(rows), seen)), known.free)
-
-
 def prior_now(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.ndarray) -> Natural:
     """The prior that features give some rows of a mode by now."""
     before, own = Natural(mode.prior_Lam[rows], mode.prior_eta[rows]), Natural(mode.Lam[rows], mode.eta[rows])
-    return sound_prior(prior_of_features(known, design, rows, mode.seen[rows]), before, own)
+    return sound_prior(in_all(Natural(*known.prior_of(design.at(rows), mode.seen[rows])), known.free), before, own)
 
 
 def map_after(known: MapOfFeatures, design: Design, mode: ModeRows, rows: np.ndarray, new: Natural) -> MapOfFeatures:
@@ -109,7 +100,7 @@ def first_map(
     rows, found = np.arange(len(seen)), ModeParameters(prior.mean[k], prior.precision[k], prior.slopes[k])
     known = map_of_fit(free, before, found, design.n_features)
     known = known.with_rows(design.at(rows[seen]), (mode.Lam[seen], mode.eta[seen]), None).with_root()
-    mode.prior_Lam[:], mode.prior_eta[:] = prior_of_features(known, design, rows, seen)
+    mode.prior_Lam[:], mode.prior_eta[:] = in_all(Natural(*known.prior_of(design.at(rows), seen)), free)
     mode.Lam[~seen], mode.eta[~seen] = mode.prior_Lam[~seen], mode.prior_eta[~seen]
     return known
 
@@ -201,7 +192,8 @@ def with_new_rows(
     for part in sites:
         part[first:] = 0.0
     forecast = Natural(*(part[first:] for part in rows_together(known, clock, sites)))
-    mode.put(slice(first, last), forecast, forecast)
+    for Lam, eta in ((mode.Lam, mode.eta), (mode.prior_Lam, mode.prior_eta)):
+        Lam[first:last], eta[first:last] = forecast
     return known, clock
 
 
@@ -252,8 +244,8 @@ class PairRows(NamedTuple):
 
     def clock(self, clock: Clock) -> Clock:
         """The axis of the pairs, of the mode's that is a series."""
-        own, one = clock.times[self.along], np.zeros(1)
-        return clock._replace(times=own, groups=self.row, period=0.0, phases=one, order=())
+        times = clock.times[self.along]
+        return clock._replace(times=times, groups=self.row, period=0.0, phases=np.zeros(1), order=())
 
     def fits(self, sizes: Sequence[int], clocks: Sequence[Any]) -> bool:
         """Whether these are pairs of rows of modes of such sizes, each once and in order, and numbers of a stream."""
@@ -312,26 +304,15 @@ class PairRows(NamedTuple):
 
     def deviations(self, clock: Clock, sizes: Sequence[int]) -> Deviations:
         """As the deviations of a fit, to modes of these sizes."""
-        first = offsets(sizes)
-        return Deviations(
-            modes=self.modes,
-            first=(int(first[self.modes[0]]), int(first[self.modes[1]])),
-            size=sizes[self.modes[0]],
-            row=self.row,
-            time=clock.times[self.along],
-            times=clock.times,
-            mean=(self.eta / self.Lam)[None],
-            variance=(1.0 / self.Lam)[None],
-            precision=np.array([self.precision]),
-            length=np.array([self.length]),
-            told=np.stack([self.told_Lam, self.told_eta]),
-        )
+        pairs = {"row": self.row, "time": clock.times[self.along], "times": clock.times}
+        law = {"precision": np.array([self.precision]), "length": np.array([self.length])}
+        moments = {"mean": (self.eta / self.Lam)[None], "variance": (1.0 / self.Lam)[None]}
+        told = np.stack([self.told_Lam, self.told_eta])
+        return deviations_of(self.modes, sizes, **pairs, **law, **moments, told=told)
 
 
-def first_pairs(of: Deviations, clock: Clock, expected: Expected | None, free: np.ndarray) -> PairRows:
+def first_pairs(of: Any, clock: Clock, expected: Any, free: np.ndarray) -> PairRows:
     """The pairs of a fit that deviate along this axis, `free` (K, R) bool its free columns."""
-    if of.told is None or of.variance is None or expected is None:
-        raise TypeError("a stream goes on from deviations with what the entries said of them.")
     order, Lam = np.argsort(clock.times, kind="stable"), 1.0 / of.variance[0]
     return PairRows(
         modes=of.modes,
@@ -353,13 +334,6 @@ def with_pairs(rows: Natural, pairs: Natural) -> Natural:
     last = np.arange(rows.eta.shape[1] + 1) == rows.eta.shape[1]
     both = zip(in_all(rows, ~last), in_all(pairs, last), strict=True)
     return Natural(*(np.concatenate(parts) for parts in both))
-
-
-def without_pairs(lines: Any, n: int) -> Natural:
-    """The first n rows of a prior or a posterior in all columns but the last, in which they are 1."""
-    R = lines.eta.shape[1] - 1
-    P = R * (R + 1) // 2
-    return Natural(lines.Lam[:n, :P].copy(), lines.eta[:n, :R] - lines.Lam[:n, P : P + R])
 
 
 def messages_to_pairs(problem: Problem, posterior: Posterior) -> Natural:
@@ -395,10 +369,6 @@ class StreamState(NamedTuple):
             raise ValueError("the arrays of the stream do not fit its shape")
         return {name: size for name, size in row_dims(self.sizes, self.rank).items() if name in "KRP"}
 
-    def chain_of(self, k: int) -> Chain | None:
-        """What is known of mode k as a series; None where it is none."""
-        return self.chains[k] if self.chains else None
-
     @property
     def clock_of_pairs(self) -> Any:
         """The axis along which rows deviate; None where they do not."""
@@ -420,22 +390,16 @@ def begin(
     return StreamState(posterior.rank, posterior.shape, modes, posterior.noise, noise_prior, time, posterior.dispersion)
 
 
-def with_laws(
-    state: StreamState,
-    posterior: Posterior,
-    expected: Expected | None,
-    free: np.ndarray,
-    designs: tuple[Design | None, ...],
-    clocks: Sequence[Any],
-) -> StreamState:
+def with_laws(state: StreamState, fit: FitResult, free: np.ndarray) -> StreamState:
     """The state that goes on with the laws of a fit's rows, of its `free` (K, R) columns; rows are changed in place."""
-    prior, of = posterior.mode_prior, posterior.deviations
+    posterior: Any = first_member(fit.posterior)
+    prior, of, expected, clocks = posterior.mode_prior, posterior.deviations, fit.expected, fit.series
     if prior is not None and expected is not None and any(prior.slopes):
         maps = tuple(
             None if design is None or not own.any() else first_map(design, expected, k, own, prior, mode)
-            for k, (design, own, mode) in enumerate(zip(designs, free, state.modes, strict=True))
+            for k, (design, own, mode) in enumerate(zip(fit.features, free, state.modes, strict=True))
         )
-        state = state._replace(maps=maps, designs=designs)
+        state = state._replace(maps=maps, designs=fit.features)
     if prior is not None and expected is not None and any(clock is not None for clock in clocks):
         sites = posterior.sites or (None,) * len(clocks)
         chains = tuple(
@@ -455,11 +419,9 @@ def with_rows(
         if new == old:
             continue
         if new > len(modes[k].seen):
-            room = max(new, int(GROWTH * old))
-            larger = ModeRows(*(np.zeros((room, *array.shape[1:]), dtype=array.dtype) for array in modes[k]))
-            for array, before in zip(larger, modes[k], strict=True):
-                array[:old] = before[:old]
-            modes[k] = larger
+            room = max(new, int(GROWTH * old)) - old
+            each = ((own[:old], np.zeros((room, *own.shape[1:]), dtype=own.dtype)) for own in modes[k])
+            modes[k] = ModeRows(*map(np.concatenate, each))
         Lam, eta = prior_of(k, old, new)
         for array, value in zip(modes[k], (Lam, eta, Lam, eta, False, state.time), strict=True):
             array[old:new] = value

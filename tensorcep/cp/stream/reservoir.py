@@ -95,12 +95,10 @@ class Sample(NamedTuple):
 
     def with_placed(self, new: Sample, slots: np.ndarray) -> Sample:
         """With other entries at some places, which may be beyond the last one."""
-        fields = []
-        for old, values in zip(self, new, strict=True):
-            field = np.zeros((max(len(old), int(slots.max(initial=-1)) + 1), *old.shape[1:]), dtype=old.dtype)
-            field[: len(old)] = old
+        more = max(0, int(slots.max(initial=-1)) + 1 - len(self.y))
+        fields = [np.concatenate([old, np.zeros((more, *old.shape[1:]), dtype=old.dtype)]) for old in self]
+        for field, values in zip(fields, new, strict=True):
             field[slots] = values
-            fields.append(field)
         return Sample(*fields)
 
 
@@ -123,9 +121,8 @@ def messages_at(sent: Messages, lanes: np.ndarray) -> tuple[np.ndarray, ...]:
     """The fields Lam, eta, a, b of a Sample for the entries at these lanes, counted through all blocks."""
     block, lane = np.divmod(lanes, LANES)
     Lam, eta = (values[block, :, :, lane].astype(np.float64) for values in (sent.Lam, sent.eta))
-    if len(sent.a) == 0:
-        return Lam, eta, np.zeros(len(lanes)), np.zeros(len(lanes))
-    return Lam, eta, sent.a[block, lane], sent.b[block, lane]
+    to_noise = (part[block, lane] if len(part) else np.zeros(len(lanes)) for part in (sent.a, sent.b))
+    return Lam, eta, *to_noise
 
 
 def slots_of_new(seed: int, seen: int, n: int, held: int, capacity: int) -> np.ndarray:
@@ -172,6 +169,7 @@ class Revisit(NamedTuple):
 
     batch: BatchProblem  # the `n` new entries first, then the revisited ones, whose messages the prior does not hold
     n: int
+    rows: np.ndarray  # (m, K) int64, the packed rows of the revisited entries in the problem
     held: np.ndarray  # (m,) int64, where the reservoir holds the revisited entries
     reservoir: Reservoir  # before the batch, at the time of the batch
     limit: np.ndarray  # (n_rows, R), largest variance that a row of the batch may get when messages are taken out
@@ -180,32 +178,19 @@ class Revisit(NamedTuple):
     seed: int
     capacity: int
 
-    @property
-    def rows(self) -> np.ndarray:
-        """The packed rows (m, K) of the revisited entries in the problem."""
-        return self.batch.rows[self.n :]
-
 
 def revisit(
-    state: StreamState,
-    reservoir: Reservoir,
-    coords: np.ndarray,
-    y: np.ndarray,
-    *,
-    capacity: int,
-    keep: float,
-    time: float,
-    seed: int,
-    **how: Any,
+    state: StreamState, reservoir: Reservoir, coords: np.ndarray, y: np.ndarray, *, capacity: int, **how: Any
 ) -> Revisit:
     """Join a batch, coords (n, K) and y (n,), with the reservoir; `how` is the rest that `adf.batch_of` takes."""
+    keep, time, seed = (how[name] for name in ("keep", "time", "seed"))
     noise_forgets, weight = state.noise_prior is not None, keep ** max(0.0, time - state.time)
     index = np.arange(min(len(reservoir.sample.y), capacity))
     sample = reservoir.sample.at(index).scaled(weight, weight if noise_forgets else 1.0)  # as it does the rows
     while True:
         chosen = sample.at(index)
         both = np.concatenate([coords, chosen.coords]), np.concatenate([y, chosen.y])
-        batch = batch_of(state, *both, keep=keep, time=time, seed=seed, **how)
+        batch = batch_of(state, *both, **how)
         parts = [(mode.prior_Lam[at], mode.prior_eta[at]) for mode, at in zip(state.modes, batch.used, strict=True)]
         limit = widest(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         rows, prior, noise = batch.rows[len(y) :], batch.problem.prior, batch.problem.noise_prior
@@ -222,7 +207,7 @@ def revisit(
         start = moments_of(prior.Lam, prior.eta)[0]  # where the rows were with the messages
         problem = batch.problem._replace(prior=FixedPrior(Lam, eta), noise_prior=left, start=start)
         batch = batch._replace(problem=problem)
-    return Revisit(batch, len(y), index, counted, limit, keep, noise_forgets, seed, capacity)
+    return Revisit(batch, len(y), rows, index, counted, limit, keep, noise_forgets, seed, capacity)
 
 
 def after_revisit(
@@ -286,8 +271,7 @@ def unsound(Lam: np.ndarray, eta: np.ndarray, limit: np.ndarray) -> np.ndarray:
 
 def widest(prior_Lam: np.ndarray, prior_eta: np.ndarray) -> np.ndarray:
     """Largest variances (n_rows, R) that rows with these priors may get when messages are taken out."""
-    cov = moments_of(prior_Lam, prior_eta)[1]
-    return np.asarray(MAX_WIDENING * cov[:, diagonal(prior_eta.shape[1])])
+    return np.asarray(MAX_WIDENING * moments_of(prior_Lam, prior_eta)[1][:, diagonal(prior_eta.shape[1])])
 
 
 # What a model that learns from a stream keeps, and what a file holds of it.

@@ -30,7 +30,7 @@ from tensorcep.cp.methods import listed, proposes_rows, why_unable
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.workers.executor import ClusterExecutor, is_shared
-from tensorcep.cp.workers.site_files import SiteFiles, StoredSites
+from tensorcep.cp.workers.files import SiteFiles
 from tensorcep.entries.tables import UNSAID, frame_of_dask, is_of
 
 KIND, VERSION = "tensorcep.checkpoint", 2
@@ -155,7 +155,7 @@ class ClusterHost:
         state = state_of(merge(header["state"], arrays), state, draws, self._sites)
         found: list[Any] = []
         tree_of_state(state, self._sites, found)
-        self._hold(found)
+        self._sites.hold(self._n_runs, found)
         return StoredRun(method.resume(state, problem, executor), sweeps, seconds, header["ended"], header["stopped"])
 
     def end(self) -> None:
@@ -179,13 +179,7 @@ class ClusterHost:
             header |= {"ended": run.ended, "stopped": run.stopped}
             arrays["sweeps"] = np.array(run.sweeps, dtype=float).reshape(-1, len(Sweep._fields))
             write_archive(path, KIND, VERSION, header, {**arrays, "seconds": np.array(run.seconds)})
-            self._hold(found)
-
-    def _hold(self, found: list[Any]) -> None:
-        """Keep the files of the sites that a stored state has."""
-        for stored in found:
-            if isinstance(stored, StoredSites):
-                self._sites.hold(self._n_runs, stored)
+            self._sites.hold(self._n_runs, found)
 
     def _path(self, what: str, *number: int) -> Path | None:
         numbers = "".join(f"-{n:04d}" for n in (self._n_runs, *number))

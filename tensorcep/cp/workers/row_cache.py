@@ -91,9 +91,8 @@ class RowInputs(NamedTuple):
 class _Rows:
     """All rows, those of each mode as of some name, and how many tasks are reading them."""
 
-    def __init__(self, array: np.ndarray, n_modes: int):
-        self.array, self.readers = array, 0
-        self.names: list[Any] = [None] * n_modes
+    def __init__(self, array: np.ndarray, names: list[Any]):
+        self.array, self.names, self.readers = array, names, 0
 
 
 class Store:
@@ -146,11 +145,9 @@ class Store:
         """Rows that nobody is reading: where an old task is, it keeps those that it reads."""
         rows = self._kept.get(key)
         if rows is None or rows.array.shape[1:] != shape:
-            rows = self._kept[key] = _Rows(lane_zeros((first[-1], *shape)), len(first) - 1)
+            rows = self._kept[key] = _Rows(lane_zeros((first[-1], *shape)), [None] * (len(first) - 1))
         elif rows.readers:
-            names, array = rows.names, rows.array.copy()
-            rows = self._kept[key] = _Rows(array, len(names))
-            rows.names = list(names)
+            rows = self._kept[key] = _Rows(rows.array.copy(), list(rows.names))
         return rows
 
     def _found(self, source: Source, first: tuple[int, ...]) -> _Rows:
@@ -218,18 +215,12 @@ class BroadcastRows(Broadcast):
 
     @property
     def value(self) -> list[Piece]:
-        """As `Broadcast.value`."""
         if not self.digests:
             raise KeyError(self.name)
         rows = self.source.here[self.rows]
         (given,) = share(self.files.new_path(), (rows,))
         self._cluster.sent += 0 if isinstance(given, SharedArray) else rows.nbytes
         return [Piece(0, {"": given}, {})]
-
-    def let_go(self) -> list[str]:
-        """Nobody needs them any more than what is here; gives the files that nobody needs either."""
-        self.future = None
-        return self.files.let_go(self.name)
 
 
 def digests_of(arrays: Any, rows: slice = slice(None)) -> tuple[int, ...]:
@@ -344,7 +335,8 @@ class RowCache:
             for kind, known in self._rows.items():
                 for k, rows in enumerate(known):  # what all workers keep needs to be nowhere else
                     if rows.digests and all(has.get((kind, k)) == rows.name for has in every):
-                        self.discard(rows.let_go())
+                        rows.future = None
+                        self.discard(rows.files.let_go(rows.name))
         return [one.value for one in told]
 
     def run(self, *tasks: Any) -> list[Any]:

@@ -14,8 +14,8 @@ import pytest
 from helpers.cases import each
 
 import tensorcep as tc
+from tensorcep.cp.fit import outcome
 from tensorcep.cp.model import memmap
-from tensorcep.cp.plan import storage
 from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
 
 AVERAGED = tc.CEP(messages="averaged", n_starts=2, anneal=2)
@@ -202,7 +202,7 @@ def test_fit_within_memory_stays_there_where_it_fits(tmp_path: Path, monkeypatch
         model().fit(coords, y, memory="50 MB")
     with pytest.raises(ValueError, match=r"by 'vmp' takes about .* GB of memory, of which memory= allows 0.05 GB"):
         model().fit(coords, y, memory="50 MB", scratch=tmp_path)
-    monkeypatch.setattr(storage, "_bytes_in_memory", lambda *_: 2e9)  # as many more entries would take
+    monkeypatch.setattr(outcome, "_bytes_in_memory", lambda *_: 2e9)  # as many more entries would take
     assert model().fit(coords, y, memory="1GB", scratch=tmp_path)._result.cells is None
 
 

@@ -17,7 +17,7 @@ from tensorcep.core.persist.records import merge, split
 from tensorcep.cp.gibbs.method import KeptDraws
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.workers.checkpoint import KIND, ClusterHost, state_of, tree_of_state
-from tensorcep.cp.workers.site_files import SiteFiles
+from tensorcep.cp.workers.files import SiteFiles
 
 
 def same(one: Any, other: Any) -> bool:

@@ -17,10 +17,10 @@ from tensorcep.core.shared_memory import put
 from tensorcep.cp.meanfield import method as updating
 from tensorcep.cp.meanfield.method import ROW_UPDATES, VMP, Update, update_mode, update_natural, update_parts
 from tensorcep.cp.model.entries import room_for_products
-from tensorcep.cp.workers import executor, tasks
-from tensorcep.cp.workers.partitions import RowPartition, close_part, open_part, write_part
+from tensorcep.cp.workers import executor
+from tensorcep.cp.workers.executor import pass_over_rows
+from tensorcep.cp.workers.files import RowPartition, close_part, open_part, write_part
 from tensorcep.cp.workers.row_cache import Block, Piece, RowInputs, Source, Store
-from tensorcep.cp.workers.tasks import pass_over_rows
 
 
 class AtOnce(ThreadExecutor):
@@ -50,7 +50,7 @@ def test_sums_and_rows_at_once_have_the_bits_of_one_after_the_other(rng: np.rand
 def test_ranges_of_rows_have_the_bits_of_one_process(
     rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int, left: bool
 ) -> None:
-    monkeypatch.setattr(tasks, "BYTES_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(executor, "BYTES_AT_A_TIME", at_a_time)
     monkeypatch.setattr("tensorcep.core.shared_memory.SMALLEST", 0)
     p, state = state_of(rng)
     sums, by_row, y = state.own, state.own.setup.by_row, p.entries.y.ravel()

@@ -1,11 +1,16 @@
-"""What workers keep of entries (sites: the messages of each), in files, a new one for every version.
+"""Files of a fit on workers: entries, which they map, and what they keep of these, such as messages.
 
-A task reads the versions that it is told and writes new ones beside them. So it can be done again, by whatever worker.
-What a worker has written it has in memory, too.
+Entries of a range of rows of one mode are written once, and named by content. A row's sum runs over its entries in
+their order, wherever it is made: ranges of whole rows have the bits of one process. What workers keep of entries
+(sites: the messages of each) is in a new file for every version. A task reads the versions that it is told and writes
+new ones beside them, and so can be done again, by whatever worker, which has in memory what it has written.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import mmap
 import os
 import secrets
 import shutil
@@ -13,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +26,104 @@ from tensorcep.core.checks import fail_value, reason_of
 from tensorcep.cp.model.entries import Entries
 from tensorcep.kernels.slots import lane_zeros
 
+Item = TypeVar("Item")
 HINT = "remove the folder, and fit again"
+
+
+class RowPartition(NamedTuple):
+    """The entries of a range of rows of one mode: row i has the places start[i]:start[i + 1] of the other arrays."""
+
+    start: np.ndarray
+    others: np.ndarray  # (N, K - 1), their packed rows in the other modes
+    value: np.ndarray  # (N,), a number that stays, if one does
+
+
+class ChunkPart(NamedTuple):
+    """The entries of a chunk, as `Entries` has them."""
+
+    rows: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    known: np.ndarray
+    theta: np.ndarray
+
+
+def shared(items: Sequence[Item], workers: Sequence[Any]) -> list[list[Item]]:
+    """The items, in their order, in a list for each worker, or fewer."""
+    n = max(1, min(len(items), len(workers)))
+    return [list(items[i * len(items) // n : (i + 1) * len(items) // n]) for i in range(n)]
+
+
+def write_part(folder: Path, part: Any) -> str:
+    """Write a record of arrays into the folder, unless it is there; gives its path. Too little room is an OSError."""
+    sums = {name: _sum(array) for name, array in part._asdict().items()}
+    path = folder / _sum(np.frombuffer(json.dumps(sums).encode(), dtype=np.uint8))
+    if path.is_dir():
+        return str(path)
+    size, free = sum(array.nbytes for array in part), shutil.disk_usage(folder).free
+    if size > free:
+        raise OSError(f"'{folder}' has room for {free:,} bytes, and {size:,} are needed; free some, or name another.")
+    temporary = folder / f".{path.name}"
+    shutil.rmtree(temporary, ignore_errors=True)  # what a killed process left
+    try:
+        temporary.mkdir()
+        for name, array in part._asdict().items():
+            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        (temporary / "sums.json").write_text(json.dumps(sums))
+        temporary.rename(path)
+    except OSError as error:
+        reason = reason_of(error)
+        raise OSError(f"cannot write {size:,} bytes into '{folder}' ({reason}); free some, or name another.") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return str(path)
+
+
+def _sum(array: np.ndarray) -> str:
+    found = hashlib.blake2b(f"{array.dtype.str} {array.shape}".encode(), digest_size=16)
+    if array.nbytes:
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+_OPEN: dict[str, Any] = {}
+_LOCK = threading.Lock()
+
+
+def open_part(path: str, kind: Any) -> Any:
+    """A record of this type, mapped into memory; a process that opens it first finds if it is damaged (ValueError)."""
+    with _LOCK:
+        part = _OPEN.get(path)
+        if part is not None:
+            return part
+        try:
+            sums = json.loads(Path(path, "sums.json").read_bytes())
+            # copies on writing: arrays that must not be written are of another type, for which kernels compile again
+            arrays = {name: np.load(Path(path, f"{name}.npy"), mmap_mode="c") for name in kind._fields}
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(f"the entries in '{path}' cannot be read ({reason_of(error)}); {HINT}.") from None
+        part = kind(**{name: np.asarray(array) for name, array in arrays.items()})
+        damaged = [name for name, array in part._asdict().items() if sums.get(name) != _sum(array)]
+        if damaged:
+            file = os.path.join(path, damaged[0])
+            fail_value(f"the entries in '{file}.npy' are damaged (another checksum); {HINT}.")
+        _OPEN[path] = part
+        return part
+
+
+def close_part(path: str) -> None:
+    """Give the memory of a record back that has been read; the system has its files, and reads them again."""
+    with _LOCK:
+        found = _OPEN.get(path, ())
+    for array in found:
+        mapped = array.base
+        while isinstance(mapped, np.ndarray):
+            mapped = mapped.base
+        if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+# What workers keep of entries.
 
 
 class Version(NamedTuple):
@@ -112,7 +214,7 @@ class SiteMemory:
             arrays = tuple(np.ascontiguousarray(array) for array in _of(sites, part))
             if arrays[0].size:
                 _write(stored.path(part, number) / f"{chunk}.npy", arrays)
-                versions[part] = Version(number, _sum(arrays))
+                versions[part] = Version(number, _checksum(arrays))
         with self._lock:
             self._kept[chunk] = ((stored.folder, (tuple(versions),)), sites)
         return tuple(versions)
@@ -126,7 +228,7 @@ def _of(sites: Any, part: int) -> tuple[np.ndarray, ...]:
     return tuple(array for array in sites if array.ndim == 2)
 
 
-def _sum(arrays: tuple[np.ndarray, ...]) -> int:
+def _checksum(arrays: tuple[np.ndarray, ...]) -> int:
     """A checksum that costs little beside a pass: of the bits as whole numbers, every array's times another number."""
     total = 0
     for n, array in enumerate(arrays):
@@ -145,10 +247,8 @@ def _write(path: Path, arrays: tuple[np.ndarray, ...]) -> None:
                 np.save(handle, array, allow_pickle=False)
         os.replace(temporary, path)
     except OSError as error:
-        size, reason = sum(array.nbytes for array in arrays), reason_of(error)
-        raise OSError(
-            f"cannot write {size:,} bytes into '{path.parent}' ({reason}); free some, or name another."
-        ) from None
+        size, reason, folder = sum(array.nbytes for array in arrays), reason_of(error), path.parent
+        raise OSError(f"cannot write {size:,} bytes into '{folder}' ({reason}); free some, or name another.") from None
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -161,7 +261,7 @@ def _read(path: Path, checksum: int, into: tuple[np.ndarray, ...]) -> None:
                 array[...] = np.load(handle, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise ValueError(f"the messages in '{path}' cannot be read ({reason_of(error)}); {HINT}.") from None
-    if _sum(into) != checksum:
+    if _checksum(into) != checksum:
         fail_value(f"the messages in '{path}' are damaged (another checksum); {HINT}.")
 
 
@@ -192,11 +292,13 @@ class SiteFiles:
         before, self._of[id(sites[0])] = self._of[id(sites[0])], stored
         self._remove(before)
 
-    def hold(self, run: int, stored: StoredSites) -> None:
-        """Keep the files of these versions until others are held for the run."""
-        before, self._held[run] = self._held.get(run), stored
-        if before is not None:
-            self._remove(before)
+    def hold(self, run: int, found: Sequence[Any]) -> None:
+        """Keep the files of the sites that are found in a state that is stored of a run, until its next one is."""
+        for stored in found:
+            if isinstance(stored, StoredSites):
+                before, self._held[run] = self._held.get(run), stored
+                if before is not None:
+                    self._remove(before)
 
     def end(self) -> None:
         """Remove all files."""
