@@ -19,13 +19,13 @@ from scipy.optimize import minimize
 from tensorcep.core.executor import Executor, one_blas_thread
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp import settings
 from tensorcep.cp.model.entries import EntriesByRow, entries_by_row, sum_chunks
 from tensorcep.cp.model.latent import PackedCells, cells_of, latent_of_cells, latent_of_entries, relative_change
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, shared_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import log_likelihoods, refresh_rows, rows_at_prior, seen_rows, train_score
-from tensorcep.cp.posterior.belief import PointEstimate
-from tensorcep.cp.settings import wopt
+from tensorcep.cp.posterior import PointEstimate
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
 from tensorcep.priors.base import for_kernel, per_row
@@ -59,7 +59,7 @@ class WOPTState(NamedTuple):
     ended: bool = False  # whether the last sweep gained no more than what noise may
 
 
-def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
+def init(problem: Problem, options: settings.WOPT, executor: Executor) -> WOPTState:
     """The starting means; rows without entries stay at the prior's."""
     rows = rows_at_prior(problem)
     refresh_rows(rows, 0, len(rows.good), executor)
@@ -150,7 +150,7 @@ def loss_and_gradient(
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 
 
-def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
+def step(state: WOPTState, problem: Problem, options: settings.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended; no move after one that gained no more than noise may."""
     factors, free, gain = state.factors.copy(), state.free, 0.0
     unit, units = state.units[0], np.broadcast_to(state.units[1], free.shape)[free]
@@ -195,7 +195,7 @@ def finish(state: WOPTState, problem: Problem) -> PointEstimate:
 WOPT = Method(
     name="wopt",
     needs=("loglik",),
-    options=wopt.WOPT,
+    options=settings.WOPT,
     init=init,
     step=step,
     finish=finish,

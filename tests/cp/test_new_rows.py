@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.new_rows import Natural, drawn_rows, new_entries, new_rows
-from tensorcep.cp.posterior.components import Components, EntryTheta
+from tensorcep.cp.posterior import Components, EntryTheta
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.counts import zero_inflated
 from tensorcep.likelihoods.parameters.zero_inflation import ZeroInflation

@@ -19,7 +19,7 @@ from tensorcep.cp.fit.run import WEIGHTS, with_best_weight
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import entries_by_row
 from tensorcep.cp.plan.plan import Engine, Plan
-from tensorcep.cp.settings.wopt import WOPT
+from tensorcep.cp.settings import WOPT
 from tensorcep.cp.wopt import HUGE, Penalty, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior

@@ -17,7 +17,7 @@ from tensorcep.cp.model.latent import latent_of_draws
 from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
-from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior import Draws
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.parameters import scale_mixture

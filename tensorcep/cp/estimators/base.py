@@ -20,7 +20,7 @@ from tensorcep.cp.fit.outcome import read_call, resolve_call, run_ready
 from tensorcep.cp.fitted import predict
 from tensorcep.cp.plan.spec import FitSpec, check_parameters
 from tensorcep.cp.plan.storage import check_alone
-from tensorcep.cp.settings.registry import ENGINES
+from tensorcep.cp.settings import ENGINES
 from tensorcep.cp.targets.base import Target
 from tensorcep.cp.targets.levels import check_none_missing
 from tensorcep.cp.workers.checkpoint import fit_on_workers

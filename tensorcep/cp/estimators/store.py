@@ -17,7 +17,7 @@ from tensorcep.core.persist.records import RECORD, Sized, read_as
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
+from tensorcep.cp.posterior import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.cp.stream.reservoir import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels, StoredLabels, stored_labels

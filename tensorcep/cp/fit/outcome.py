@@ -30,7 +30,7 @@ from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.resolve import resolve
 from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.plan.storage import checked_place, entries_of_files, laid
-from tensorcep.cp.posterior.belief import Result, first_member
+from tensorcep.cp.posterior import Result, first_member
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.io.chunks import are_files
 from tensorcep.entries.labels import Labels, why_not_stored

@@ -34,8 +34,8 @@ from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Engine, Plan, QuickFit
 from tensorcep.cp.plan.resolve import Draft, packed_entries, problem_of, resolve
 from tensorcep.cp.plan.spec import FitSpec, is_auto
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.settings.messages import has_one_state
+from tensorcep.cp.posterior import Posterior
+from tensorcep.cp.settings import has_one_state
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
 from tensorcep.priors.by_mode import expected_of

@@ -21,8 +21,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import extents_at, known_at, problem_in_memory
 from tensorcep.cp.plan.plan import Engine, Plan
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, Posterior
 from tensorcep.likelihoods.parameters.scale_mixture import EVEN
 
 # After so many sweeps each time the entries left out are asked; a fit ends where their mean log score has not gained

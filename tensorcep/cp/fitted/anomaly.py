@@ -12,7 +12,7 @@ from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.fitted.predict import judged_entries, observed_logpdf, observed_moments, observed_tails
 from tensorcep.cp.inputs.coordinates import coords_to_predict, names_of, placed_rows
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID
 from tensorcep.likelihoods.base import Likelihood

@@ -16,7 +16,7 @@ from tensorcep.cp.fitted.alignment import mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, labels_at, mode_of, names_of
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
+from tensorcep.cp.posterior import Draws, Mixture, Posterior
 from tensorcep.entries.labels import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed

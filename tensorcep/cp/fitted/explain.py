@@ -19,7 +19,7 @@ from tensorcep.cp.fitted.alignment import ColumnBlock, RowLayout, best_order
 from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.fitted.predict import latent, pairs_at
 from tensorcep.cp.inputs.coordinates import by_mode, names_of, rows_of
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components
 from tensorcep.priors.deviations import moments
 
 # What a term of a latent value is called by: its modes (none for the level), and the number of a component.

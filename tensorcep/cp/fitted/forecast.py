@@ -10,8 +10,7 @@ import pandas as pd
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict
-from tensorcep.cp.posterior.belief import Draws, Mixture
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, Draws, Mixture
 from tensorcep.entries.tables import as_frame
 from tensorcep.priors.graph import Net
 from tensorcep.priors.ou_process import draw_at, laws_of, laws_of_mode, moments_at, n_lines

@@ -24,8 +24,7 @@ from tensorcep.cp.inputs.coordinates import packed_rows
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
-from tensorcep.cp.posterior.belief import Draws, Result
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, Draws, Result
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.base import Likelihood

@@ -47,8 +47,7 @@ from tensorcep.cp.model.columns import CLAMPED, free_columns
 from tensorcep.cp.model.entries import EntriesByRow, sum_products
 from tensorcep.cp.model.latent import latent_moments, latent_of_draws
 from tensorcep.cp.model.parameters import theta_of
-from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed

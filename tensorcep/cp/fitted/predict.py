@@ -23,7 +23,7 @@ from tensorcep.cp.fitted.model import FittedModel
 from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
-from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
+from tensorcep.cp.posterior import Components, EntryTheta, draw_rows
 from tensorcep.cp.targets.base import OfEach
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, column_apart, split_observed

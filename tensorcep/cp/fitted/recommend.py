@@ -30,7 +30,7 @@ from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
 from tensorcep.cp.inputs import coordinates
 from tensorcep.cp.inputs.side_information import check_no_deviations
-from tensorcep.cp.posterior.components import Components, draw_rows
+from tensorcep.cp.posterior import Components, draw_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
 from tensorcep.kernels.sorting import best_of_rows

@@ -27,9 +27,8 @@ from tensorcep.cp.model.memmap import StoredTargets, by_row_of, value_offset
 from tensorcep.cp.model.parameters import kernel_arguments, with_parameter
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowSource, initial_prior, seen_rows, with_seen_rows
-from tensorcep.cp.posterior.belief import Draws
-from tensorcep.cp.posterior.components import EntryTheta, stack_draws
-from tensorcep.cp.settings.sampling import Sampler
+from tensorcep.cp.posterior import Draws, EntryTheta, stack_draws
+from tensorcep.cp.settings import Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
 from tensorcep.kernels.slots import LANES

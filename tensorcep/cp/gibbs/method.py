@@ -49,8 +49,8 @@ from tensorcep.cp.model.latent import relative_change
 from tensorcep.cp.model.parameters import kernel_arguments, mix_densities, parameters_of, told_of_theta
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.rows import augmentation_in_use, per_entry, train_score
-from tensorcep.cp.posterior.belief import Draws
-from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
+from tensorcep.cp.posterior import Draws
+from tensorcep.cp.settings import Gibbs, PGGibbs
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters import base

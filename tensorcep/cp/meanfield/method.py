@@ -28,6 +28,7 @@ import numpy as np
 from tensorcep.core.arrays import on_scratch
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Capabilities, Method, Sweep
+from tensorcep.cp import settings
 from tensorcep.cp.meanfield.row_update import (
     MeanFieldState,
     MeanFieldSums,
@@ -59,8 +60,7 @@ from tensorcep.cp.model.rows import (
     with_unseen_rows,
 )
 from tensorcep.cp.model.subsets import tells
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.settings import meanfield as settings
+from tensorcep.cp.posterior import Posterior
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.base import Augmentation
 from tensorcep.likelihoods.parameters.base import EntryStats, ExpectedSquares, PrecisionStats

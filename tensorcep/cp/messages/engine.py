@@ -33,8 +33,8 @@ from tensorcep.cp.model.rows import (
     with_seen_rows,
     with_unseen_rows,
 )
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.settings.messages import CEP, Laplace, bytes_of_cavities
+from tensorcep.cp.posterior import Posterior
+from tensorcep.cp.settings import CEP, Laplace, bytes_of_cavities
 from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros

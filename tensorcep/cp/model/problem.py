@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensorcep.cp.model.entries import Entries, in_lanes
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import RowPrior
 

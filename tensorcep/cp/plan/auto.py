@@ -19,10 +19,7 @@ from tensorcep.cp.methods import METHODS, is_able, methods_with, proposes_rows, 
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.plan.memory import fits, within
 from tensorcep.cp.plan.spec import FitSpec, checked_prior_kind, given_int, is_auto, is_random
-from tensorcep.cp.settings.base import size_of
-from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.settings.registry import SETTINGS, checked_method
-from tensorcep.cp.settings.sampling import Gibbs, Sampler
+from tensorcep.cp.settings import CEP, SETTINGS, Gibbs, Sampler, checked_method, size_of
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.fixed import Prior

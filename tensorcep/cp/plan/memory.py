@@ -13,9 +13,7 @@ from tensorcep.core.arrays import memory_of_machine
 from tensorcep.core.checks import fail_value
 from tensorcep.cp.model.memmap import PIECE, SORTING_BYTES
 from tensorcep.cp.model.subsets import MOST_SAMPLED
-from tensorcep.cp.settings.base import Memory, Size
-from tensorcep.cp.settings.meanfield import VMP
-from tensorcep.cp.settings.sampling import LEAST_DRAWS, Sampler
+from tensorcep.cp.settings import LEAST_DRAWS, VMP, Memory, Sampler, Size
 
 # Bytes for a fit of few entries, for each entry, and at most: 0.9 GB at 100,000 entries, half of a machine of 24 GB.
 LEAST, PER_ENTRY, MOST = 0.5e9, 4_000.0, 12e9

@@ -22,7 +22,7 @@ from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
 from tensorcep.cp.plan.priors import Data, ExpectedRows, plan_rows
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, check_revisit, checked_options, is_random
-from tensorcep.cp.settings.base import Size, size_of
+from tensorcep.cp.settings import Size, size_of
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.base import Likelihood
 

@@ -14,7 +14,7 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.side_information import check_mode_priors
 from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.columns import parts_of
-from tensorcep.cp.settings.registry import checked_method
+from tensorcep.cp.settings import checked_method
 from tensorcep.cp.targets.base import Target
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED

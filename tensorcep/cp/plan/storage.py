@@ -18,8 +18,7 @@ from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spill
 from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
 from tensorcep.cp.plan.memory import peak, room_for_draws, within
 from tensorcep.cp.plan.spec import FitSpec
-from tensorcep.cp.settings.base import size_of
-from tensorcep.cp.settings.registry import checked_method
+from tensorcep.cp.settings import checked_method, size_of
 from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.io.chunks import Files, GrowingInMemory, read_columns
 from tensorcep.entries.io.schema import LAST, Schema

@@ -45,8 +45,8 @@ from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, tell
 from tensorcep.cp.plan.auto import every_column, leaves_columns, stream_rank
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, check_revisit, given_int, is_auto
-from tensorcep.cp.posterior.belief import Posterior, first_member
-from tensorcep.cp.settings.registry import checked_method, settings_for
+from tensorcep.cp.posterior import Posterior, first_member
+from tensorcep.cp.settings import checked_method, settings_for
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import absorb, batch_of, learn, may_be_bold
 from tensorcep.cp.stream.modes import StreamState, begin, posterior_of, with_laws

@@ -31,8 +31,8 @@ from tensorcep.cp.inputs.weights import check_power
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior
-from tensorcep.cp.settings.registry import settings_for
+from tensorcep.cp.posterior import GammaNoise, Posterior
+from tensorcep.cp.settings import settings_for
 from tensorcep.cp.stream import adf, cold_start
 from tensorcep.cp.stream.adf import BatchProblem
 from tensorcep.cp.stream.cold_start import Beginning, Commit
