@@ -15,7 +15,7 @@ from tensorcep.core.checks import Seed, check_choice
 from tensorcep.core.fitted import Part, Predictive
 from tensorcep.core.reporting import Summary
 from tensorcep.cp.estimators.store import write_model
-from tensorcep.cp.fitted import anomaly, components, explain, predict, recommend
+from tensorcep.cp.fitted import components, predict, recommend
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import names_of
@@ -312,7 +312,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> int(model.anomaly_score(odd, value="stars")["surprise"].argmax())
         1
         """
-        return anomaly.anomaly_score(self._fitted, X, y, modes=modes, value=value, **extent)
+        return predict.anomaly_score(self._fitted, X, y, modes=modes, value=value, **extent)
 
     def predict_block(
         self,
@@ -484,7 +484,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> len(parts) > 1
         True
         """
-        return explain.explain(self._fitted, cell, **modes)
+        return components.explain(self._fitted, cell, **modes)
 
     def components(self, mode: Name, coverage: float = 0.9) -> pd.DataFrame:
         """The weights of a mode's rows in its components, as a tidy table.

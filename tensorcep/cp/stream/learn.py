@@ -22,8 +22,8 @@ from tensorcep.core.loop import AnyMethod, Run
 from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.prequential import LEAST_SCORE, Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.fit.refit import gaussian_fit
-from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
+from tensorcep.cp.fitted.predict import scored, with_scores
 from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
 from tensorcep.cp.inputs.coordinates import names_of_modes
 from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows
