@@ -488,7 +488,7 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Queries):  # type: ignore[misc]
         >>> model.with_rows(rows).shape_
         (7, 6)
         """
-        return new_rows.transform(self._fitted, X, y, mode=mode, modes=modes, value=value)
+        return new_rows.transform(self._fitted, X, y, mode, modes, value)
 
     def with_rows(self, rows: NewRows) -> Any:
         """A model that knows these rows too; what it says of the others is the same to the last bit.

@@ -513,9 +513,7 @@ class CPOrdinalClassifier(BaseClasses):
         >>> model.predict_proba(entries.coords[:2]).shape, model.classes_.tolist()
         ((2, 3), [0, 1, 2])
         """
-        belief, rows = predict.belief_at(self._fitted, X)
-        with self._fitted.threads() as executor:
-            return predict.observed_levels(self._fitted.likelihood_of_new, belief, rows, executor)
+        return predict.observed_levels(self._fitted, X)
 
     def predict(self, X: Cells, by: str = "mode") -> np.ndarray:
         """The most probable level of each entry, (n,); by="mean" its expected value, where levels are numbers.

@@ -220,7 +220,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> model.log_score(tensor, tensor.values).shape
         (120,)
         """
-        return predict.log_score(self._fitted, X, y, modes=modes, value=value, **extent)
+        return predict.log_score(self._fitted, X, y, modes, value, extent)
 
     def sample_posterior(self, n_samples: int = 1, X: Cells | None = None, random_state: Seed = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
@@ -312,7 +312,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> int(model.anomaly_score(odd, value="stars")["surprise"].argmax())
         1
         """
-        return predict.anomaly_score(self._fitted, X, y, modes=modes, value=value, **extent)
+        return predict.anomaly_score(self._fitted, X, y, modes, value, extent)
 
     def predict_block(
         self,
@@ -540,7 +540,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> bool(model.variance_explained(tensor)["cumulative"].max() > 0.7)
         True
         """
-        return components.variance_explained(self._fitted, X, y, modes=modes, value=value)
+        return components.variance_explained(self._fitted, X, y, modes, value)
 
     def summary(self, n_rows: int = 5, n_components: int = 6) -> Summary:
         """What was fitted, how far it is to be believed, and what its components look like.

@@ -82,9 +82,7 @@ def components(model: FittedModel, mode: Any, coverage: float = 0.9) -> pd.DataF
     return pd.concat(parts, ignore_index=True)
 
 
-def variance_explained(
-    model: FittedModel, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
-) -> pd.DataFrame:
+def variance_explained(model: FittedModel, X: Any, y: Any, modes: Any, value: Any) -> pd.DataFrame:
     """What each component explains, the largest first."""
     fit, squares = model.fit, mean_squares(model.fit.aligned.mean, model.fit.layout)
     order, total = np.argsort(-squares, kind="stable"), max(float(squares.sum()), np.finfo(float).tiny)
@@ -124,7 +122,7 @@ def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summa
     }
     facts |= {} if health is None else health.lines()
     facts["sweeps"] += f", {fit.trace['seconds'].sum():.2g} s" if "seconds" in fit.trace else ""
-    explained = variance_explained(model)
+    explained = variance_explained(model, None, None, None, UNSAID)
     top = explained.head(n_components)
     tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
     for name in names:

@@ -50,7 +50,7 @@ from tensorcep.cp.model.parameters import theta_of
 from tensorcep.cp.posterior import Components, Mixture, PointEstimate, Posterior, Result
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.entries.tables import UNSAID, split_observed
+from tensorcep.entries.tables import split_observed
 from tensorcep.kernels.rows import arrange, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
@@ -333,9 +333,7 @@ class NewRows:
         return pd.DataFrame(each, index=None if self.labels is None else self.labels.index, columns=columns)
 
 
-def transform(
-    model: FittedModel, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID
-) -> NewRows:
+def transform(model: FittedModel, X: Any, y: Any, mode: Any, modes: Any, value: Any) -> NewRows:
     """The rows of unseen labels of one mode given their entries, everything else as it was fitted."""
     fit = model.fit
     belief, k = check_no_deviations(fit.belief, "transform"), mode_of(fit.labels, mode)

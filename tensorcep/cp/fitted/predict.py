@@ -37,11 +37,13 @@ from tensorcep.priors.deviations import drawn, moments
 
 # Mean and variance of the latent value and the likelihood's parameter, (C, n) each.
 Given: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
+Levels: TypeAlias = Sequence[float]
 # Factors of a precision that quantiles and moments of limited values take: so many, over all components.
 STRATA = 512
 
 
-def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def latent_components(belief: Components, rows: np.ndarray) -> Pair:
     """Mean and variance (C, n) of the latent value at packed rows (n, K), in every component."""
     if belief.cov is None:  # draws keep the dependence that the sampler found
         f = latent_of_points(belief.mean, rows)
@@ -57,7 +59,7 @@ def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray,
     return f + mean, v + variance
 
 
-def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def pairs_at(belief: Components, rows: np.ndarray) -> Pair:
     """The row that deviates and the time of entries at packed rows (n, K), (n,) each; nan is a time not known."""
     of: Any = belief.deviations
     packed, along = rows[:, of.modes[0]], rows[:, of.modes[1]]
@@ -123,7 +125,7 @@ LEVELS = 512
 LEAST_DOUBT = 1e-4
 
 
-def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> tuple[np.ndarray, np.ndarray]:
+def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> Pair:
     """Mean and variance (n,) of the latent value at packed rows (n, K)."""
     f, v = np.empty(len(rows)), np.empty(len(rows))
 
@@ -137,9 +139,7 @@ def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> 
     return f, v if belief.doubt is None else v + belief.doubt.mean()
 
 
-def latent_quantiles(
-    belief: Components, rows: np.ndarray, levels: Sequence[float], executor: Executor = ALONE
-) -> np.ndarray:
+def latent_quantiles(belief: Components, rows: np.ndarray, levels: Levels, executor: Executor = ALONE) -> np.ndarray:
     """Quantiles (n, Q) of the latent value at these levels (Q,)."""
     out = np.empty((len(rows), len(levels)))
 
@@ -169,7 +169,7 @@ def latent_quantiles(
 
 def observed_moments(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE, extent: OfEach = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pair:
     """Mean and variance (n,) of a new observation at packed rows (n, K), with extents (n,) if it has some."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
@@ -204,7 +204,7 @@ def observed_logpdf(
     y: np.ndarray,
     executor: Executor = ALONE,
     extent: OfEach = None,
-    moments: tuple[np.ndarray, np.ndarray] | None = None,  # (n,) each: become what `latent` gives
+    moments: Pair | None = None,  # (n,) each: become what `latent` gives
 ) -> np.ndarray:
     """Log predictive density or mass (n,) of observations y at packed rows (n, K)."""
     out = np.empty(len(rows))
@@ -236,7 +236,7 @@ def observed_logpdf(
 
 def observed_tails(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: OfEach = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pair:
     """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K)."""
     likelihood, parameter = with_parameter(likelihood, belief.theta)
     lower, upper = np.empty(len(rows)), np.empty(len(rows))
@@ -291,22 +291,7 @@ def observed_quantiles(
     return out
 
 
-def observed_levels(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
-) -> np.ndarray:
-    """Probabilities (n, L) of the levels of a new observation at packed rows (n, K)."""
-    levels: Any
-    levels, parameter = with_parameter(likelihood, belief.theta)
-    out = np.empty((len(rows), levels.levels.n))
-
-    def write(part: slice) -> None:
-        out[part] = levels.probabilities(*given_at(levels, parameter, belief, rows, None, part))
-
-    _in_blocks(write, belief, len(rows), executor, COPIES)
-    return out
-
-
-def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pooled(mean: np.ndarray, variance: np.ndarray) -> Pair:
     """Mean and variance (n,) of a mixture of components with means and variances (C, n); infinite with a mean."""
     n = mean.shape[1]
     pooled, spread, within, unused = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -388,9 +373,7 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
 
 def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """The mean of an observation at latent values f."""
-    flat = np.ascontiguousarray(f).ravel()
-    mean, _ = likelihood.predict(flat, np.zeros(flat.size), np.ascontiguousarray(theta).ravel())
-    return np.asarray(mean).reshape(f.shape)
+    return _each(likelihood.predict, f, np.zeros(f.shape), theta)[0]
 
 
 def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
@@ -399,7 +382,7 @@ def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
     return found.belief, found.rows(model.packed(found.coords))
 
 
-def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
+def predict_latent(model: FittedModel, X: Any) -> Pair:
     """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry."""
     belief, rows = belief_at(model, X)
     with model.threads() as executor:
@@ -407,7 +390,7 @@ def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
     return mean + model.fit.observation.origin, variance
 
 
-def observed(model: FittedModel, X: Any, **extent: Any) -> tuple[np.ndarray, np.ndarray]:
+def observed(model: FittedModel, X: Any, **extent: Any) -> Pair:
     """Mean and variance of a new observation of each entry."""
     (belief, rows), extents = belief_at(model, X), model.fit.observation.extent_of(X, extent)
     with model.threads() as executor:
@@ -434,6 +417,21 @@ def interval(model: FittedModel, X: Any, coverage: float, of_latent: bool = Fals
         return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor, extents)
 
 
+def observed_levels(model: FittedModel, X: Any) -> np.ndarray:
+    """Probabilities (n, L) of the levels of a new observation of each entry."""
+    belief, rows = belief_at(model, X)
+    levels: Any
+    levels, parameter = with_parameter(model.likelihood_of_new, belief.theta)
+    out = np.empty((len(rows), levels.levels.n))
+
+    def write(part: slice) -> None:
+        out[part] = levels.probabilities(*given_at(levels, parameter, belief, rows, None, part))
+
+    with model.threads() as executor:
+        _in_blocks(write, belief, len(rows), executor, COPIES)
+    return out
+
+
 def judged_entries(
     model: FittedModel, X: Any, y: Any, modes: Any, value: Any, extent: dict[str, Any], empty: bool = False
 ) -> tuple[Any, Any, np.ndarray | None]:
@@ -443,9 +441,7 @@ def judged_entries(
     return *split_observed(names_of(model.fit.labels), X, y, modes, value, empty), extents
 
 
-def log_score(
-    model: FittedModel, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
-) -> np.ndarray:
+def log_score(model: FittedModel, X: Any, y: Any, modes: Any, value: Any, extent: dict[str, Any]) -> np.ndarray:
     """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`."""
     X, y, extents = judged_entries(model, X, y, modes, value, extent)
     likelihood, (belief, rows) = model.likelihood_of_new, belief_at(model, X)
@@ -462,7 +458,7 @@ class EntryPredictive(Predictive):
         self._model, self._X = model, X
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def _moments(self) -> Pair:
         return observed(self._model, self._X)
 
     @property
@@ -486,7 +482,7 @@ class EntryPredictive(Predictive):
         return (lower <= y) & (y <= upper)
 
     def log_score(self, y: np.ndarray) -> np.ndarray:
-        return log_score(self._model, self._X, y)
+        return log_score(self._model, self._X, y, None, UNSAID, {})
 
 
 def row_draws(
@@ -580,9 +576,7 @@ def scored_entries(
 SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen")
 
 
-def anomaly_score(
-    model: FittedModel, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
-) -> pd.DataFrame:
+def anomaly_score(model: FittedModel, X: Any, y: Any, modes: Any, value: Any, extent: dict[str, Any]) -> pd.DataFrame:
     """How odd each observation is; in a stream, of a batch before it is learned."""
     fit, likelihood = model.fit, model.likelihood_of_new
     X, y, extents = judged_entries(model, X, y, modes, value, extent, empty=True)

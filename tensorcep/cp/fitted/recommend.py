@@ -278,9 +278,7 @@ def _cells_of(fit: FitResult, exclude: Any, k: int) -> tuple[list[int], np.ndarr
     return modes, np.stack([coordinates.rows_of_column(fit.labels, j, table[names[j]]) for j in modes], axis=1)
 
 
-def similar(
-    model: FittedModel, mode: Any, row: Any, n: int = 10, coverage: float = 0.9, random_state: Any = 0
-) -> pd.DataFrame:
+def similar(model: FittedModel, mode: Any, row: Any, n: int, coverage: float, random_state: Any) -> pd.DataFrame:
     """The rows of a mode that are most like one of them."""
     n, tail = checks.check_int("n", n), 0.5 * (1.0 - checks.check_fraction("coverage", coverage))
     fit, k = model.fit, coordinates.mode_of(model.fit.labels, mode)
@@ -313,9 +311,7 @@ def similar(
     return frame
 
 
-def predict_block(
-    model: FittedModel, given: Mapping[Any, Any] | None = None, modes: Any = None, return_std: bool = False
-) -> Any:
+def predict_block(model: FittedModel, given: Mapping[Any, Any] | None, modes: Any, return_std: bool) -> Any:
     """Predictive means of every combination of rows of some modes, the others being given."""
     fit = model.fit
     if fit.likelihood.levels is not None:
