@@ -478,12 +478,10 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Queries):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> new = pd.DataFrame({"user": ["u9", "u9"], "item": ["i1", "i5"], "stars": [1.0, 4.0]})
+        >>> new = [{"user": "u9", "item": "i1", "stars": 1.0}, {"user": "u9", "item": "i5", "stars": 4.0}]
         >>> rows = model.transform(new, mode="user", value="stars")
         >>> model.with_rows(rows).shape_
         (7, 6)
@@ -509,12 +507,10 @@ class BaseCP(TakesMethod, CallbackSupportMixin, Queries):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> new = pd.DataFrame({"user": ["u9", "u9"], "item": ["i1", "i5"], "stars": [1.0, 4.0]})
+        >>> new = [{"user": "u9", "item": "i1", "stars": 1.0}, {"user": "u9", "item": "i5", "stars": 4.0}]
         >>> more = model.with_rows(model.transform(new, mode="user", value="stars"))
         >>> more.recommend("item", given={"user": "u9"}, n=1, exclude=None).shape[0]
         1

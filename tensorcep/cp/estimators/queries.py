@@ -303,12 +303,10 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> odd = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i2"], "stars": [0.3, 9.0]})
+        >>> odd = [{"user": "u1", "item": "i1", "stars": 0.3}, {"user": "u2", "item": "i2", "stars": 9.0}]
         >>> int(model.anomaly_score(odd, value="stars")["surprise"].argmax())
         1
         """
@@ -404,10 +402,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
         >>> model.recommend("item", given={"user": "u5"}, n=2, exclude=None)["item"].tolist()
         ['i5', 'i4']
@@ -439,13 +435,11 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
         >>> model.similar("item", "i5", n=1)["item"].tolist()
-        ['i4']
+        ['i3']
         """
         return recommend.similar(self._fitted, mode, row, n, coverage, random_state)
 
@@ -475,10 +469,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
         >>> parts = model.explain(user="u5", item="i5")
         >>> len(parts) > 1
