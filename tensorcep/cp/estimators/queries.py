@@ -197,8 +197,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> method = Gibbs(n_chains=2, weights="equal")
-        >>> model = CPRegressor(1, method=method, interactions="cp", max_iter=60, random_state=0).fit(tensor)
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2, weights="equal"), max_iter=60, random_state=0).fit(tensor)
         >>> model.latent_draws(tensor.coords[:3]).shape[::2]
         (2, 3)
         """
@@ -601,8 +600,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> method = Gibbs(n_chains=2, weights="equal")
-        >>> model = CPRegressor(1, method=method, interactions="cp", max_iter=60, random_state=0).fit(tensor)
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2, weights="equal"), max_iter=60, random_state=0).fit(tensor)
         >>> r_hat, effective_size = model.chain_diagnostics(tensor.coords[:3])
         >>> r_hat.shape
         (3,)

@@ -25,9 +25,8 @@ from tensorcep.core import checks
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import TINY, RowLayout
-from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
+from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments, placed
 from tensorcep.cp.inputs import coordinates
 from tensorcep.cp.inputs.side_information import check_no_deviations
 from tensorcep.cp.posterior import Components, draw_rows
