@@ -21,7 +21,6 @@ from tensorcep.core.checks import fail_value
 from tensorcep.core.compile import LOGLIK_SIGNATURE, address_of, block_kernel, call_loglik, inlined
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Capabilities, Method, Sweep
-from tensorcep.cp import settings
 from tensorcep.cp.messages.cavities import (
     PASS_SUMS,
     clear_sums,
@@ -36,6 +35,7 @@ from tensorcep.cp.messages.cavities import (
 from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.columns import Places
 from tensorcep.cp.model.problem import Problem
+from tensorcep.cp.settings import Laplace
 from tensorcep.kernels.lanes import add_outer, layout, symmetric_times_vector
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale, subtract
@@ -326,7 +326,7 @@ LAPLACE_PASS = Pass(
 )
 
 
-def init(problem: Problem, options: settings.Laplace, executor: Executor) -> MessageState:
+def init(problem: Problem, options: Laplace, executor: Executor) -> MessageState:
     """Messages that say nothing, and rows at the starting means with the prior's precision."""
     if isinstance(options.damping, str):
         fail_value(f"damping of method 'laplace' must be a number in [0, 1) or 'auto'; got {options.damping!r}.")
@@ -351,9 +351,7 @@ def init(problem: Problem, options: settings.Laplace, executor: Executor) -> Mes
     )
 
 
-def step(
-    state: MessageState, problem: Problem, options: settings.Laplace, executor: Executor
-) -> tuple[MessageState, Sweep]:
+def step(state: MessageState, problem: Problem, options: Laplace, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
     return sweep(state, problem, options, executor, LAPLACE_PASS)
 
@@ -361,7 +359,7 @@ def step(
 LAPLACE = Method(
     name="laplace",
     needs=("loglik",),
-    options=settings.Laplace,
+    options=Laplace,
     init=init,
     step=step,
     finish=finish,

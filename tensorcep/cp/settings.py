@@ -26,18 +26,14 @@ def check_pair(name: str, value: Any) -> None:
         check_range(f"{name}[{i}]", item, 0.0, include_low=False)
 
 
-def check_annealing(anneal: Any, power: Any) -> None:
-    """Refuse numbers of annealed sweeps, and what an entry counts in them, that are not allowed."""
-    if not (isinstance(anneal, str) and anneal == "auto"):
-        check_int("anneal", anneal, 0, instead="'auto' or ")
-    check_range("anneal_power", power, 1.0)
-
-
-def check_starts(n_starts: Any, n_ensemble: Any) -> None:
-    """Refuse numbers of starts and of mixed fits that are not allowed."""
-    check_int("n_starts", n_starts)
-    if n_ensemble != "auto":
-        check_int("n_ensemble", n_ensemble)
+def check_starts(options: CEP | Laplace | VMP) -> None:
+    """Refuse numbers of annealed sweeps, what an entry counts in them, and numbers of starts and of mixed fits."""
+    if not (isinstance(options.anneal, str) and options.anneal == "auto"):
+        check_int("anneal", options.anneal, 0, instead="'auto' or ")
+    check_range("anneal_power", options.anneal_power, 1.0)
+    check_int("n_starts", options.n_starts)
+    if options.n_ensemble != "auto":
+        check_int("n_ensemble", options.n_ensemble)
 
 
 class Size(NamedTuple):
@@ -221,12 +217,11 @@ class CEP(Settings):
         word_or_range("damping", self.damping, ("auto", "adaptive"), 0.0, 1.0, include_high=False)
         check_choice("dtype", self.dtype, DTYPES)
         check_flag("positive", self.positive)
-        check_annealing(self.anneal, self.anneal_power)
+        check_starts(self)
         check_int("warm_up", self.warm_up, 0)
         check_range("message_precision", self.message_precision, 0.0)
         if self.message_noise is not None:
             check_pair("message_noise", self.message_noise)
-        check_starts(self.n_starts, self.n_ensemble)
 
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
         tables = 1 if self.schedule == "modewise" else 2 * len(size.shape)
@@ -283,8 +278,7 @@ class Laplace(Settings):
         check_choice("curvature", self.curvature, ("conditional", "marginal"))
         word_or_range("damping", self.damping, ("auto",), 0.0, 1.0, include_high=False)
         check_choice("dtype", self.dtype, DTYPES)
-        check_annealing(self.anneal, self.anneal_power)
-        check_starts(self.n_starts, self.n_ensemble)
+        check_starts(self)
 
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
         return memory_of_messages(self, size)
@@ -350,8 +344,7 @@ class VMP(Settings):
     n_ensemble: int = 1
 
     def check(self) -> None:
-        check_annealing(self.anneal, self.anneal_power)
-        check_starts(self.n_starts, self.n_ensemble)
+        check_starts(self)
 
     def bytes_at_peak(self, size: Size, max_iter: int) -> Memory:
         # per row Lam, cov and second moments, sums over entries, and vectors; beside those, factors of such sums in the

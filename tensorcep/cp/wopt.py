@@ -114,17 +114,10 @@ def _laws(
 
 
 def loss_and_gradient(
-    factors: np.ndarray,
-    by_row: EntriesByRow,
-    penalty: Penalty,
-    problem: Problem,
-    executor: Executor,
-    theta: float = 1.0,
-    cells: PackedCells | None = None,
+    factors: np.ndarray, state: WOPTState, problem: Problem, executor: Executor, theta: float = 1.0
 ) -> tuple[float, np.ndarray]:
     """Minus the log likelihood, of real values half the squares left, plus the penalty; its gradient (n_rows, R)."""
-    cells = cells_of(problem.entries, factors.shape[1]) if cells is None else cells
-    f = latent_of_cells(cells, problem.entries, factors, executor)
+    f, penalty = latent_of_cells(state.cells, problem.entries, factors, executor), state.penalty
     if problem.likelihood.is_gaussian and theta == 1.0 and not len(problem.entries.theta):
         slope = problem.entries.y - f
         value = -0.5 * slope * slope  # no constant, in which small squares would be lost
@@ -134,16 +127,14 @@ def loss_and_gradient(
     down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
     if problem.power is not None:
         value, down = problem.power * value, problem.power.ravel() * down
-    gradient = np.empty_like(factors)
-    width = factors.shape[1]
-    for chunks in by_row.chunks:
-        record = ((down, factors, gradient),)
-        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, by_row, record, scratch=lambda: (np.empty(width),))
+    gradient, pull = np.empty_like(factors), np.empty_like(factors)
+    width, record = factors.shape[1], ((down, factors, gradient),)
+    for chunks in state.by_row.chunks:
+        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, record, scratch=lambda: (np.empty(width),))
     apart = factors - penalty.mean
     if penalty.diagonal is not None:
-        pull = apart * penalty.diagonal
+        np.multiply(apart, penalty.diagonal, out=pull)
     else:
-        pull = np.empty_like(factors)
         for k, (a, b) in enumerate(itertools.pairwise(problem.entries.offsets.tolist())):
             executor.run(packed_products, a, b, for_kernel(penalty.Lam, k, problem.shape), apart, pull)
     gradient += penalty.weight * pull
@@ -160,8 +151,7 @@ def step(state: WOPTState, problem: Problem, options: settings.WOPT, executor: E
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         factors[free] = x * units
-        given = state.by_row, state.penalty, problem, executor, theta, state.cells
-        loss, gradient = loss_and_gradient(factors, *given)
+        loss, gradient = loss_and_gradient(factors, state, problem, executor, theta)
         losses.append(loss)
         return loss / unit, gradient[free] * (units / unit)
 
