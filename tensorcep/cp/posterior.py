@@ -188,10 +188,8 @@ def gaussians(members: Sequence[Any], unseen: Components | None) -> tuple[np.nda
         if n:
             row_moments(0, n, member.Lam, member.eta, mean[c, :n], cov[c, :n], good)
         if not good.all():  # a damaged posterior; the methods guard against it
-            bad = int(np.argmin(good))
-            raise FloatingPointError(
-                f"the posterior precision of packed row {bad} is not positive definite; fit again."
-            )
+            row = f"packed row {int(np.argmin(good))}"
+            raise FloatingPointError(f"the posterior precision of {row} is not positive definite; fit again.")
         if unseen is not None:  # a posterior that learned a prior knows more of such a row
             prior = member.mode_prior
             known = unseen.moments() if prior is None else (prior.mean, pack(np.linalg.inv(prior.precision)))

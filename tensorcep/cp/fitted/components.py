@@ -222,9 +222,6 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
     return table.iloc[order].reset_index(drop=True)
 
 
-DIMS_OF_DRAWS = ("chain", "draw")
-
-
 def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: Any, **given: Any) -> Any:
     """Draws of the posterior, a sampler's all by chain, predictive ones at X, and the data y there, for ArviZ."""
     model.check_uncertain("to_arviz")
@@ -238,27 +235,23 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
     values, theta, f, rows = predict.row_draws(model, n, cells, rng)
 
-    def by_chain(draws: np.ndarray) -> np.ndarray:
-        return draws.reshape(chains, -1, *draws.shape[1:])
+    def by_chain(draws: np.ndarray, *dims: Any) -> tuple[tuple[Any, ...], np.ndarray]:
+        return ("chain", "draw", *dims), draws.reshape(chains, -1, *draws.shape[1:])
 
-    factors = fit.aligned_draws(values[:, : sum(fit.shape)])
-    posterior: dict[str, Any] = {
-        f"factor_{k}": ((*DIMS_OF_DRAWS, modes[k], "component"), by_chain(factors[:, own]))
-        for k, own in enumerate(fit.layout.rows)
-    }
-    name = None if likelihood.parameter is None else likelihood.parameter.name
+    factors, each = fit.aligned_draws(values[:, : sum(fit.shape)]), zip(modes, fit.layout.rows, strict=True)
+    posterior = {f"factor_{k}": by_chain(factors[:, own], mode, "component") for k, (mode, own) in enumerate(each)}
     if likelihood.levels is not None and likelihood.levels.learned:
-        posterior["thresholds"] = ((*DIMS_OF_DRAWS, "threshold"), by_chain(theta.values))
+        posterior["thresholds"] = by_chain(theta.values, "threshold")
     if likelihood.zeros is not None:
-        posterior["zero_share"] = (DIMS_OF_DRAWS, by_chain(theta.values[:, -1]))
-    if name is not None:
+        posterior["zero_share"] = by_chain(theta.values[:, -1])
+    if likelihood.parameter is not None:
         drawn = np.broadcast_to(theta.values, (len(values), theta.values.shape[1]))
-        dims = DIMS_OF_DRAWS if theta.mode is None else (*DIMS_OF_DRAWS, modes[theta.mode])
-        posterior[name] = (dims, by_chain(drawn[:, 0] if theta.mode is None else drawn))
+        dims = () if theta.mode is None else (modes[theta.mode],)
+        posterior[likelihood.parameter.name] = by_chain(drawn if dims else drawn[:, 0], *dims)
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
         new = predict.observations(model, f, rows, theta, rng, extent)
-        groups["posterior_predictive"] = {"y": ((*DIMS_OF_DRAWS, "entry"), by_chain(new))}
+        groups["posterior_predictive"] = {"y": by_chain(new, "entry")}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:
         groups["observed_data"] = {"y": (("entry",), check_values(fit.observation.coded(y), len(rows), name="y"))}
