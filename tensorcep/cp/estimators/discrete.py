@@ -26,10 +26,6 @@ from tensorcep.likelihoods.binomial import deviance
 class BaseClasses(ClassifierMixin, BaseCP):  # type: ignore[misc]
     """Common part of the estimators whose values are labels, or ordered levels."""
 
-    def predict(self, X: Cells) -> np.ndarray:
-        """The label of each entry, (n,)."""
-        raise NotImplementedError
-
     def score(
         self, X: Cells, y: Values = None, sample_weight: Values = None, *, modes: Names = None, value: Name = UNSAID
     ) -> float:
@@ -288,8 +284,7 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
         n_trials : array-like of shape (N,) of whole numbers, or column name, optional
             Of binomial counts, of which each is at most its number of trials; the same of a table. Default: 1.
         **others
-            `scratch` and `memory`, as there; `scratch` without exposures, trials and structural
-            zeros.
+            `scratch` and `memory`, as there; `scratch` without exposures, trials and structural zeros.
 
         Returns
         -------

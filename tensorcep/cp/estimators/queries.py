@@ -19,26 +19,21 @@ from tensorcep.cp.fitted import components, predict, recommend
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import names_of
-from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values
 
 T = TypeVar("T")
 
 
-def fact(of: Callable[[FitResult], T], doc: str = "") -> T:
+def fact(of: Callable[[FitResult], T], doc: str | None = "") -> T:
     """What the result of a fit tells, as an attribute of estimators: a property, for types that of its value."""
     attribute: Any = property(lambda model: of(model._result), doc=doc or of.__doc__)
     return attribute
 
 
 class Queries(BaseEstimator):  # type: ignore[misc]
-    """What a CP estimator says of its fit."""
+    """What a CP estimator says of its fit; `_spec` of `BaseCP` tells its parameters as they are now."""
 
     _fit: FitResult | None = None
-
-    def _spec(self) -> FitSpec:
-        """The parameters as they are now."""
-        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fit is not None
@@ -83,13 +78,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         lambda fit: np.asarray(components.to_tensorly(fit).weights),
         "Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`.",
     )
-    column_modes_ = fact(
-        lambda fit: fit.column_modes, "The modes that each column of the factors belongs to; in the others it is 1."
-    )
-    relevance_ = fact(
-        lambda fit: fit.relevance,
-        "Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance.",
-    )
+    column_modes_ = fact(lambda fit: fit.column_modes, FitResult.column_modes.__doc__)
+    relevance_ = fact(lambda fit: fit.relevance, FitResult.relevance.__doc__)
     n_components_ = fact(components.n_components)
     lower_bound_ = fact(components.lower_bound)
 

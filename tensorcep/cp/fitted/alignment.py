@@ -57,12 +57,10 @@ class RowLayout(NamedTuple):
 def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], seen: np.ndarray) -> RowLayout:
     """The layout of a model whose column r belongs to column_modes[r], equal ones side by side; seen (n_rows,) bool."""
     rows = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(offsets(shape)))
-    blocks, first = [], 0
-    for modes, own in itertools.groupby(column_modes):
-        last = first + len(list(own))
-        blocks.append(ColumnBlock(modes, slice(first, last)))
-        first = last
-    return RowLayout(rows, tuple(own.start + np.flatnonzero(seen[own]) for own in rows), tuple(blocks))
+    runs = [(modes, len(list(own))) for modes, own in itertools.groupby(column_modes)]
+    ends = itertools.pairwise(offsets([n for _, n in runs]).tolist())
+    blocks = tuple(ColumnBlock(modes, slice(*both)) for (modes, _), both in zip(runs, ends, strict=True))
+    return RowLayout(rows, tuple(own.start + np.flatnonzero(seen[own]) for own in rows), blocks)
 
 
 def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]) -> np.ndarray:

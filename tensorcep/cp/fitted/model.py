@@ -198,12 +198,11 @@ class FitResult:
         """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
         if not any(self.features) and not self.series:
             return None
-        rows = [np.zeros(n, dtype=bool) for n in self.posterior.shape]
+        coupled = [clock is not None for clock in self.series] or [False] * len(self.shape)
+        rows = [np.full(n, known) for n, known in zip(self.posterior.shape, coupled, strict=True)]
         for some, own in zip(rows, self.features, strict=bool(self.features)):
             if own is not None:  # rows that were added later have none
-                some[: len(own.described)] = own.described
-        for some, clock in zip(rows, self.series, strict=bool(self.series)):
-            some |= clock is not None
+                some[: len(own.described)] |= own.described
         return np.concatenate(rows)
 
     @property

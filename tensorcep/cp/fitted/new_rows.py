@@ -74,8 +74,8 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Any:
         return Mixture(tuple(with_new_rows(member, mode, [own]) for member, own in pairs))
     end, new = int(offsets(result.shape)[mode + 1]), parts[0]  # `Natural`, or values (n, R) of draws and estimates
     n = len(new.eta if isinstance(new, Natural) else new)
-    shape, seen = _longer(result.shape, mode, n), np.insert(result.seen, end, np.ones(n, dtype=bool), axis=0)
-    result = result._replace(shape=shape, seen=seen)
+    shape = tuple(size + n * (k == mode) for k, size in enumerate(result.shape))
+    result = result._replace(shape=shape, seen=np.insert(result.seen, end, np.ones(n, dtype=bool), axis=0))
     if isinstance(result, Posterior):
         if result.dispersion is not None and result.dispersion.mode == mode:
             result = result._replace(dispersion=result.dispersion.of_new(n))
@@ -88,10 +88,6 @@ def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Any:
         result = result._replace(theta=np.concatenate([result.theta, np.repeat(theta, n, axis=2)], axis=2))
     drawn = np.stack(parts).reshape(*result.rows.shape[:2], n, result.rank).astype(result.rows.dtype)
     return result._replace(rows=np.concatenate([result.rows[:, :, :end], drawn, result.rows[:, :, end:]], axis=2))
-
-
-def _longer(shape: tuple[int, ...], mode: int, n: int) -> tuple[int, ...]:
-    return tuple(size + n * (k == mode) for k, size in enumerate(shape))
 
 
 class NewEntries(NamedTuple):
@@ -241,8 +237,7 @@ def find_modes(says: np.ndarray, entries: NewEntries, known: Known, prior: Natur
     """Move what entries say, weights and targets (2, N), to where it is at the modes of their rows."""
     exact, n, N = known._replace(cov=None), entries.size, len(known.y)
     spread = None if known.cov is None else np.concatenate([np.zeros((n, known.cov.shape[1])), known.cov])
-    order, start = entries.by_row.entry, entries.by_row.start[:-1]
-    row = entries.places[:, entries.mode]
+    order, start, row = entries.by_row.entry, entries.by_row.start[:-1], entries.places[:, entries.mode]
     longest = np.inf if entries.likelihood.learns_precision else LONGEST
     settled = SETTLED_OF_DRAW if known.cov is None else SETTLED
 
@@ -356,8 +351,8 @@ def transform(model: FittedModel, X: Any, y: Any, mode: Any, modes: Any, value: 
         # in the columns of `factors_`: of draws as these are aligned
         n, R, end = entries.size, fit.posterior.rank, fit.layout.rows[k].stop
         if belief.n_chains:
-            seen = np.insert(fit.posterior.seen, end, np.zeros(n, dtype=bool), axis=0)
-            layout, at = layout_of(_longer(fit.shape, k, n), fit.column_modes, seen), slice(end, end + n)
+            seen, at = np.insert(fit.posterior.seen, end, np.zeros(n, dtype=bool), axis=0), slice(end, end + n)
+            layout = layout_of([size + n * (j == k) for j, size in enumerate(fit.shape)], fit.column_modes, seen)
             mean, cov = moments_beside(belief.mean[:, : sum(fit.shape)], parts, fit.aligned, layout, at)
         elif isinstance(fit.posterior, PointEstimate):
             mean, cov = parts[0], np.zeros((n, R, R))
@@ -456,24 +451,17 @@ def with_rows(model: FittedModel, rows: NewRows) -> FitResult:
     if known is not None and (rows.labels is None or (known.rows(rows.labels.index, unknown="ignore") >= 0).any()):
         fail_value(f"the model knows some of the new rows of mode {rows.name!r} already; transform them with it.")
     cells, sampled = fit.cells, fit.sampled
+    later = (n - rows.first) * (np.arange(len(fit.shape)) == rows.mode).astype(np.int32)
     if cells is not None:
-        cells = np.unique(np.concatenate([cells, _moved(rows.cells, rows.mode, n - rows.first)]), axis=0)
+        cells = np.unique(np.concatenate([cells, rows.cells + later]), axis=0)
     if rows.sampled is not None:
-        zeros = _moved(rows.sampled, rows.mode, n - rows.first)
-        sampled = zeros if sampled is None else np.concatenate([sampled, zeros])
+        sampled = rows.sampled + later if sampled is None else np.concatenate([sampled, rows.sampled + later])
     labels = list(fit.labels)
     if rows.labels is not None and known is not None:
         labels[rows.mode] = known.extended(rows.labels.index)
     new = with_new_rows(fit.posterior, rows.mode, rows.parts)
     grown = fit.with_posterior(new, labels=tuple(labels), cells=cells, sampled=sampled, kept=None, stream=None)
     return grown.changed(grown_from=(_digest(grown.posterior), own, *before))
-
-
-def _moved(cells: np.ndarray, k: int, by: int) -> np.ndarray:
-    """Cells whose rows in mode k come so much later."""
-    cells = cells.copy()
-    cells[:, k] += by
-    return cells
 
 
 def _digest(result: Result) -> str:
