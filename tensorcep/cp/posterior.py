@@ -127,18 +127,13 @@ def join_thetas(thetas: Sequence[EntryTheta]) -> EntryTheta | None:
     if not thetas:
         return None
 
-    def joined(pairs: list[tuple[np.ndarray, np.ndarray] | None]) -> tuple[np.ndarray, np.ndarray] | None:
-        some = [pair for pair in pairs if pair is not None]
-        return (np.concatenate([a for a, _ in some]), np.concatenate([b for _, b in some])) if some else None
+    def joined(name: str) -> Any:
+        some = [part for part in (getattr(theta, name) for theta in thetas) if part is not None]
+        if not some or isinstance(some[0], np.ndarray):
+            return np.concatenate(some) if some else None
+        return tuple(map(np.concatenate, zip(*some, strict=True)))
 
-    factors = [theta.uneven for theta in thetas if theta.uneven is not None]
-    return thetas[0]._replace(
-        values=np.concatenate([theta.values for theta in thetas]),
-        gamma=joined([theta.gamma for theta in thetas]),
-        log_gaps=joined([theta.log_gaps for theta in thetas]),
-        uneven=np.concatenate(factors) if factors else None,
-        shares=joined([theta.shares for theta in thetas]),
-    )
+    return thetas[0]._replace(**{name: joined(name) for name in ("values", "gamma", "log_gaps", "uneven", "shares")})
 
 
 class Components(NamedTuple):

@@ -159,9 +159,8 @@ class Diagnostics(NamedTuple):
                 f"{max_iter}, lower the rank, or take the mean of fits with several seeds."
             )
         elif self.n_chains and (self.effective_size is None or self.effective_size < FEWEST_DRAWS):
-            size = "too few to judge"
-            if self.effective_size is not None:
-                size = f"as good as {self.effective_size:.1f} independent ones"
+            size = "" if self.effective_size is None else f"as good as {self.effective_size:.1f} independent ones"
+            size = size or "too few to judge"
             said.append(f"{self.method} was cut short: its draws are {size}; increase max_iter={max_iter}.")
         of_score = self._complaint_of_score()
         return [*said, of_score] if of_score else said

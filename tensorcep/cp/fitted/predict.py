@@ -296,8 +296,7 @@ def observed_quantiles(
 
 def _pooled(mean: np.ndarray, variance: np.ndarray) -> Pair:
     """Mean and variance (n,) of a mixture of components with means and variances (C, n); infinite with a mean."""
-    n = mean.shape[1]
-    pooled, spread, within, unused = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    pooled, spread, within, unused = np.empty((4, mean.shape[1]))
     moments_over(np.ascontiguousarray(mean), pooled, spread)
     moments_over(np.ascontiguousarray(variance), within, unused)
     return pooled, np.where(np.isinf(pooled), np.inf, within + spread)
