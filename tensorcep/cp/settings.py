@@ -318,16 +318,11 @@ class VMP(Settings):
 
     Parameters
     ----------
-    anneal : int or "auto", default="auto"
-        Sweeps at the start in which every entry counts `anneal_power` times (no bound is reported for those), at most
-        half of max_iter: from a start that knows nothing, components otherwise shrink to zero and stay there. "auto" is
-        15 for real values and 40 otherwise; with a learned prior 5 (15 with values at a lower limit) and 15, and 2
-        after a quick fit.
-    anneal_power : float, default=10
-    n_starts : int, default=3
-        Random starts. Each gets the annealed sweeps; the one that then fits the training entries best goes on.
-    n_ensemble : int, default=1
-        Fits from different random starts, each the best of `n_starts`, whose mixture is the posterior.
+    anneal, anneal_power : int or "auto", float
+        Sweeps at the start in which every entry counts `anneal_power` times, as in `CEP`, by default 10; no bound is
+        reported for those, and "auto" is 2 after a quick fit.
+    n_starts, n_ensemble : int
+        Random starts, and fits that are mixed, as in `CEP`; by default 3 and 1.
 
     Examples
     --------
@@ -363,10 +358,8 @@ class PGVB(VMP):
 
     Parameters
     ----------
-    dispersion_prior : tuple of float, default=(1, 0.1)
-        For counts, shape and rate of the Gamma prior of the dispersion r.
-    dispersion_mode : int, optional
-        The mode whose rows have a dispersion each; None for one that all entries share.
+    dispersion_prior, dispersion_mode : tuple of float, int or None
+        For counts, as in `Gibbs`.
     anneal, anneal_power, n_starts, n_ensemble
         As in `VMP`; for "auto" 40 sweeps are annealed, and 15 with a learned prior.
 

@@ -154,12 +154,11 @@ class CPClassifier(BaseClasses):
         >>> bool(((score > 0) == model.predict(entries.coords)).all())
         True
         """
+        likelihood, (belief, rows) = self._fitted.likelihood_of_new, predict.belief_at(self._fitted, X)
         if self.zero_rate_ < 1.0:
-            likelihood, (belief, rows) = self._fitted.likelihood_of_new, predict.belief_at(self._fitted, X)
             labels = (np.full(len(rows), side) for side in (1.0, -1.0))
             one, zero = (predict.observed_logpdf(likelihood, belief, rows, y) for y in labels)
             return np.asarray(one - zero)
-        belief, rows = predict.belief_at(self._fitted, X)
         if not belief.points:
             belief = belief._replace(doubt=None)  # which probabilities do not have
         with self._fitted.threads() as executor:
@@ -501,11 +500,10 @@ class CPOrdinalClassifier(BaseClasses):
 
         Examples
         --------
-        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> levels = entries.values.clip(0, 2).round().astype(int)
-        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
-        >>> model.predict_proba(entries.coords[:2]).shape, model.classes_.tolist()
+        >>> from tensorcep import CPOrdinalClassifier
+        >>> seen = [{"user": f"u{a}", "item": f"i{b}", "stars": min(a * b // 4, 2)} for a in range(6) for b in range(6)]
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(seen, value="stars")
+        >>> model.predict_proba(seen[:2]).shape, model.classes_.tolist()
         ((2, 3), [0, 1, 2])
         """
         return predict.observed_levels(self._fitted, X)
@@ -520,11 +518,10 @@ class CPOrdinalClassifier(BaseClasses):
 
         Examples
         --------
-        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> levels = entries.values.clip(0, 2).round().astype(int)
-        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
-        >>> model.predict(entries.coords[:2]).shape, model.predict(entries.coords[:2], by="mean").dtype
+        >>> from tensorcep import CPOrdinalClassifier
+        >>> seen = [{"user": f"u{a}", "item": f"i{b}", "stars": min(a * b // 4, 2)} for a in range(6) for b in range(6)]
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(seen, value="stars")
+        >>> model.predict(seen[:2]).shape, model.predict(seen[:2], by="mean").dtype
         ((2,), dtype('float64'))
         """
         if check_choice("by", by, ("mode", "mean")) == "mean":
@@ -541,11 +538,10 @@ class CPOrdinalClassifier(BaseClasses):
 
         Examples
         --------
-        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> levels = entries.values.clip(0, 2).round().astype(int)
-        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
-        >>> mean, sd = model.expected_value(entries.coords, return_std=True)
+        >>> from tensorcep import CPOrdinalClassifier
+        >>> seen = [{"user": f"u{a}", "item": f"i{b}", "stars": min(a * b // 4, 2)} for a in range(6) for b in range(6)]
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(seen, value="stars")
+        >>> mean, sd = model.expected_value(seen, return_std=True)
         >>> bool((0 <= mean).all() and (mean <= 2).all())
         True
         """
@@ -560,11 +556,10 @@ class CPOrdinalClassifier(BaseClasses):
 
         Examples
         --------
-        >>> from tensorcep import CPOrdinalClassifier, simulate_cp
-        >>> entries = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> levels = entries.values.clip(0, 2).round().astype(int)
-        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(entries.coords, levels)
-        >>> model.predict_interval(entries.coords[:2], coverage=0.9).shape
+        >>> from tensorcep import CPOrdinalClassifier
+        >>> seen = [{"user": f"u{a}", "item": f"i{b}", "stars": min(a * b // 4, 2)} for a in range(6) for b in range(6)]
+        >>> model = CPOrdinalClassifier(1, method="vmp", random_state=0).fit(seen, value="stars")
+        >>> model.predict_interval(seen[:2], coverage=0.9).shape
         (2, 2)
         """
         return self._result.observation.decoded(predict.interval(self._fitted, X, coverage))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -269,6 +269,7 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
 
 # What a term of a latent value is called by: its modes (none for the level), and the number of a component.
 Term = tuple[tuple[int, ...], "int | None"]
+Terms: TypeAlias = dict[Term, tuple[float, float]]  # means and variances
 
 
 def terms_of_entry(
@@ -291,9 +292,7 @@ def terms_of_entry(
     return terms, np.mean(means, axis=0), np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
 
 
-def _terms(
-    mean: np.ndarray, cov: np.ndarray | None, layout: RowLayout, rows: np.ndarray
-) -> dict[Term, tuple[float, float]]:
+def _terms(mean: np.ndarray, cov: np.ndarray | None, layout: RowLayout, rows: np.ndarray) -> Terms:
     """Mean and variance of every term in one component; Gaussian rows are independent."""
     K, R = len(rows), mean.shape[1]
     # means over the rows of each mode that have entries; 0 in columns of more than two modes
@@ -305,7 +304,7 @@ def _terms(
     m = mean[rows].astype(np.float64) - np.stack(centre)
     S = np.zeros((K, R, R)) if cov is None else unpack(cov[rows], R)
     effect, level = np.zeros((K, R)), 0.0
-    found: dict[Term, tuple[float, float]] = {((), None): (0.0, 0.0)}
+    found: Terms = {((), None): (0.0, 0.0)}
     for block in layout.blocks:
         own = block.columns
         if len(block.modes) == 1:

@@ -27,7 +27,7 @@ Machine Learning, sec. 3.4, for Newton's steps by a Gaussian of every entry.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -308,11 +308,11 @@ class NewRows:
     labels: Labels | None  # None where the mode has indices: the rows then follow the known ones
     mean: np.ndarray  # (n, R) float64
     cov: np.ndarray  # (n, R, R) float64, zero for a point estimate
-    parts: list[Any] = field(repr=False)
-    cells: np.ndarray = field(repr=False)
-    first: int = field(repr=False)  # how many rows the mode had
-    model: str = field(repr=False)  # what tells the model that they were made by from others
-    sampled: np.ndarray | None = field(repr=False, default=None)  # those of the cells that hold sampled zeros
+    parts: list[Any]
+    cells: np.ndarray
+    first: int  # how many rows the mode had
+    model: str  # what tells the model that they were made by from others
+    sampled: np.ndarray | None = None  # those of the cells that hold sampled zeros
 
     def __len__(self) -> int:
         return len(self.mean)
