@@ -372,7 +372,8 @@ class Posterior(NamedTuple):
     def components(self, unseen: Components | None = None) -> Components:
         """One Gaussian of every row, and of one more row per mode where `unseen` tells what is known of such."""
         mean, cov = gaussians([self], unseen)
-        return Components(mean, cov, self.theta, deviations=self.deviations, doubt=_doubts([self]))
+        doubt = None if self.doubt is None else np.array([self.doubt])
+        return Components(mean, cov, self.theta, deviations=self.deviations, doubt=doubt)
 
 
 class Draws(NamedTuple):
@@ -546,15 +547,12 @@ class Mixture(NamedTuple):
         thetas = [member.theta for member in self.members]
         deviations = joined_deviations([member.deviations for member in self.members])
         theta = join_thetas([theta for theta in thetas if theta is not None])
-        return Components(mean, cov, theta, deviations=deviations, doubt=_doubts(self.members))
+        doubts = [member.doubt for member in self.members if member.doubt is not None]
+        doubt = np.array(doubts) if len(doubts) == len(self.members) else None
+        return Components(mean, cov, theta, deviations=deviations, doubt=doubt)
 
 
 Result = Posterior | Draws | PointEstimate | Mixture
-
-
-def _doubts(members: Sequence[Posterior]) -> np.ndarray | None:
-    doubts = [member.doubt for member in members if member.doubt is not None]
-    return np.array(doubts) if len(doubts) == len(members) else None
 
 
 def first_member(result: Result) -> Posterior | Draws | PointEstimate:

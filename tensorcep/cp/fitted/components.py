@@ -17,7 +17,7 @@ from tensorcep.cp.fitted.alignment import ColumnBlock, RowLayout, best_order, me
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import by_mode, coords_to_predict, labels_at, mode_of, names_of, rows_of
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.posterior import Components, Draws, Mixture, Posterior
+from tensorcep.cp.posterior import Draws, Mixture, Posterior
 from tensorcep.entries.labels import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
@@ -272,26 +272,6 @@ Term = tuple[tuple[int, ...], "int | None"]
 Terms: TypeAlias = dict[Term, tuple[float, float]]  # means and variances
 
 
-def terms_of_entry(
-    belief: Components, layout: RowLayout, rows: np.ndarray, reference: np.ndarray
-) -> tuple[list[Term], np.ndarray, np.ndarray]:
-    """The terms of the latent value at packed rows (K,), and their means and standard deviations."""
-    terms: list[Term] = []
-    means, variances = [], []
-    for c in range(belief.size):
-        found = _terms(belief.mean[c], None if belief.cov is None else belief.cov[c], layout, rows)
-        for block in layout.blocks:
-            if len(block.modes) > 2 and belief.size > 1:
-                # components of all modes are called as those which they resemble of the rows `reference` (n_rows, R)
-                order = best_order(belief.mean[c], reference, layout, block)
-                own = [(block.modes, r) for r in range(block.columns.start, block.columns.stop)]
-                found |= dict(zip(own, [found[own[i]] for i in order], strict=True))
-        terms = list(found)
-        means.append([mean for mean, _ in found.values()])
-        variances.append([variance for _, variance in found.values()])
-    return terms, np.mean(means, axis=0), np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
-
-
 def _terms(mean: np.ndarray, cov: np.ndarray | None, layout: RowLayout, rows: np.ndarray) -> Terms:
     """Mean and variance of every term in one component; Gaussian rows are independent."""
     K, R = len(rows), mean.shape[1]
@@ -355,8 +335,19 @@ def explain(model: FittedModel, cell: Any = None, **modes: Any) -> pd.DataFrame:
         fail_value(f"explain needs a row of every mode; there is none of {', '.join(missing)}.")
     first = offsets(fit.shape)
     rows = np.array([first[k] + rows_of(fit.labels, fit.shape, k, given[k])[0] for k in range(len(names))])
-    terms, mean, sd = terms_of_entry(belief, fit.layout, rows, fit.aligned.reference)
-    titles = [" x ".join(str(names[k]) for k in own) or "level" if r is None else f"component {r}" for own, r in terms]
+    layout, reference, found = fit.layout, fit.aligned.reference, Terms()
+    means, variances = [], []
+    for c in range(belief.size):
+        found = _terms(belief.mean[c], None if belief.cov is None else belief.cov[c], layout, rows)
+        for block in layout.blocks if belief.size > 1 else ():
+            if len(block.modes) > 2:  # components of all modes are called as those which they resemble after alignment
+                order = best_order(belief.mean[c], reference, layout, block)
+                own = [(block.modes, r) for r in range(block.columns.start, block.columns.stop)]
+                found |= dict(zip(own, [found[own[i]] for i in order], strict=True))
+        means.append([mean for mean, _ in found.values()])
+        variances.append([variance for _, variance in found.values()])
+    mean, sd = np.mean(means, axis=0), np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
+    titles = [" x ".join(str(names[k]) for k in own) or "level" if r is None else f"component {r}" for own, r in found]
     if belief.deviations is not None:  # of a row of the first of its modes along the second one
         each, spread = moments(belief.deviations, *predict.pairs_at(belief, rows[None]))
         titles.append(" along ".join(str(names[k]) for k in belief.deviations.modes))

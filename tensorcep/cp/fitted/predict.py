@@ -19,7 +19,6 @@ from scipy.special import digamma, logsumexp, ndtri
 from tensorcep.core import checks
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.fitted import Predictive
-from tensorcep.core.packing import offsets
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict, distinct_unknown_rows, names_of, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
@@ -416,8 +415,19 @@ def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
         unknown, times = unknown[np.isfinite(times)], times[np.isfinite(times)]
         distinct, which = np.unique(times, return_inverse=True)
         later[unknown, k] = belief.mean.shape[1] + which.ravel()
-        coords[unknown, k] = int(np.argmax(seen[slice(*offsets(shape)[k : k + 2])]))
-        belief = _extended(belief, fit, k, clock, laws, distinct, joint)
+        coords[unknown, k] = int(np.argmax(seen[fit.layout.rows[k]]))
+        rows, cov = belief.mean[:, fit.layout.rows[k]], belief.cov
+        if cov is None:
+            # the noise of a time is always the same, so that a row does not depend on what else is asked for
+            keys, size = [int(np.float64(time + 0.0).view(np.uint64)) for time in distinct], (len(rows), rows.shape[2])
+            noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
+            mean = draw_at(clock, clock.times, rows, laws, distinct, noise, joint).astype(belief.mean.dtype)
+        else:
+            pairs = zip(rows, cov[:, fit.layout.rows[k]], laws, strict=True)
+            found = [moments_at(clock, clock.times, *one, distinct) for one in pairs]
+            mean, new_cov = (np.stack(part) for part in zip(*found, strict=True))
+            belief = belief._replace(cov=np.concatenate([cov, new_cov], axis=1))
+        belief = belief._replace(mean=np.concatenate([belief.mean, mean], axis=1))
         if belief.deviations is not None:
             along = belief.deviations.modes[1] == k
             belief = belief._replace(later=np.append(belief.later, distinct if along else distinct * np.nan))
@@ -436,24 +446,6 @@ def _laws(fit: FitResult, k: int, clock: Clock) -> Any:
     priors: list[Any] = [getattr(member, "mode_prior", None) for member in members]
     learned = all(prior is not None and prior.drifts and prior.drifts[k] is not None for prior in priors)
     return [laws_of_mode(prior, k) for prior in priors] if learned else None
-
-
-def _extended(
-    belief: Components, fit: FitResult, k: int, clock: Clock, laws: Any, times: np.ndarray, joint: bool
-) -> Components:
-    """The belief with the rows of mode k at these times."""
-    own, cov = slice(*offsets(fit.posterior.shape)[k : k + 2]), belief.cov
-    rows = belief.mean[:, own]
-    if cov is None:
-        # the noise of a time is always the same, so that a row does not depend on what else is asked for
-        keys = [int(np.float64(time + 0.0).view(np.uint64)) for time in times]
-        size = (len(rows), rows.shape[2])
-        noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
-        new = draw_at(clock, clock.times, rows, laws, times, noise, joint).astype(belief.mean.dtype)
-        return belief._replace(mean=np.concatenate([belief.mean, new], axis=1))
-    found = [moments_at(clock, clock.times, *one, times) for one in zip(rows, cov[:, own], laws, strict=True)]
-    mean, new_cov = (np.stack(part) for part in zip(*found, strict=True))
-    return belief._replace(mean=np.concatenate([belief.mean, mean], axis=1), cov=np.concatenate([cov, new_cov], axis=1))
 
 
 def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
