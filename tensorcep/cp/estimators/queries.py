@@ -205,8 +205,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.log_score(tensor, tensor.values).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).log_score(tensor, tensor.values).shape
         (120,)
         """
         return predict.log_score(self._fitted, X, y, modes, value, extent)
@@ -232,8 +231,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.sample_posterior(5, tensor, random_state=0).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).sample_posterior(5, tensor, random_state=0).shape
         (5, 120)
         """
         return predict.sample_posterior(self._fitted, n_samples, X, random_state)
@@ -245,8 +243,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.sample_y(tensor, n_samples=5, random_state=0).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).sample_y(tensor, n_samples=5, random_state=0).shape
         (5, 120)
         """
         return predict.sample_y(self._fitted, X, n_samples, random_state, **extent)
@@ -334,8 +331,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.predict_block(given={2: 3}).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).predict_block(given={2: 3}).shape
         (8, 6)
         """
         return recommend.predict_block(self._fitted, given, modes, return_std)
@@ -461,8 +457,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> from tensorcep import CPRegressor
         >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> parts = model.explain(user="u5", item="i5")
-        >>> len(parts) > 1
+        >>> len(model.explain(user="u5", item="i5")) > 1
         True
         """
         return components.explain(self._fitted, cell, **modes)
@@ -489,8 +484,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.components(1).shape[0] >= 6
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).components(1).shape[0] >= 6
         True
         """
         return components.components(self._fitted, mode, coverage)
@@ -542,8 +536,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> str(model.summary()).splitlines()[0][:11]
+        >>> str(CPRegressor(1, method="vmp", random_state=0).fit(tensor).summary()).splitlines()[0][:11]
         'CPRegressor'
         """
         return components.summary(self._fitted, n_rows, n_components)
@@ -562,8 +555,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> weights, factors = model.set_params(interactions="cp").fit(tensor).to_tensorly()
+        >>> model = CPRegressor(1, method="vmp", interactions="cp", random_state=0)
+        >>> weights, factors = model.fit(tensor).to_tensorly()
         >>> [factor.shape for factor in factors]
         [(8, 1), (6, 1), (4, 1)]
         """
@@ -619,8 +612,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
         >>> tensor = simulate_cp((6, 5), 1, 30, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0)
-        >>> model = model.fit(tensor)
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=60, random_state=0).fit(tensor)
         >>> model.factor_diagnostics(0).columns.tolist()
         [(0, 'r_hat'), (0, 'bulk_size'), (0, 'tail_size')]
         """

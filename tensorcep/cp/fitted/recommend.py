@@ -192,7 +192,17 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
         for j in listed:
             rows[j] = packed[j] = rows[j][:0]
         return Combined(fit.belief, rows, packed, shown, fixed)
-    found = placed(model, _lines_of(fit, listed))
+    # cells in whose first lines each of these modes has its rows, as `predict` takes them
+    n, columns = max(map(len, listed.values())), []
+    for j, labels in enumerate(fit.labels):
+        items = listed.get(j, [0 if labels is None else labels.index[0]])
+        if labels is None:
+            items = [checks.check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
+        columns.append(pd.Index(items, tupleize_cols=False).take(np.arange(n) % len(items)))
+    cells: Any = pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
+    if all(labels is None for labels in fit.labels):
+        cells = np.stack([np.asarray(column) for column in columns], axis=1)
+    found = placed(model, cells)
     known, unknown = fit.posterior.seen if fit.described is None else fit.posterior.seen | fit.described, []
     for j, given_rows in listed.items():
         at, later = found.coords[: len(given_rows), j], found.later[: len(given_rows), j]
@@ -212,19 +222,6 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
             checks.fail_value(f'{what}; fit with such rows, or set unknown="prior".')
         checks.warn_user(f"{what}; their prior is used.", UserWarning)
     return Combined(found.belief, rows, packed, shown, fixed)
-
-
-def _lines_of(fit: FitResult, listed: dict[int, list[Any]]) -> Any:
-    """Cells in whose first lines each of these modes has its rows, as `predict` takes them."""
-    n, names, columns = max(map(len, listed.values())), coordinates.names_of(fit.labels), []
-    for j, known in enumerate(fit.labels):
-        items = listed.get(j, [0 if known is None else known.index[0]])
-        if known is None:
-            items = [checks.check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
-        columns.append(pd.Index(items, tupleize_cols=False).take(np.arange(n) % len(items)))
-    if all(known is None for known in fit.labels):
-        return np.stack([np.asarray(column) for column in columns], axis=1)
-    return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
 
 
 def _left_out(fit: FitResult, exclude: Any, k: int, chosen: Combined) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
