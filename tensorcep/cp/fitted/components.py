@@ -209,14 +209,9 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
             drawn.append(now.slopes.coef)
         coef = np.stack(drawn[FIRST:])
         F, D = coef.shape[1:]
-        effects = {
-            "mode": [names_of(fit.labels)[k]] * (F * D),
-            "feature": np.repeat(np.array(own.names, dtype=object), D),
-            "component": np.tile(np.flatnonzero(columns), F),
-            "mean": coef.mean(axis=0).ravel(),
-            "sd": np.maximum(coef.std(axis=0, ddof=1), np.finfo(float).tiny).ravel(),
-        }
-        parts.append(pd.DataFrame(effects))
+        mean, sd = coef.mean(axis=0).ravel(), np.maximum(coef.std(axis=0, ddof=1), np.finfo(float).tiny).ravel()
+        lead = {"mode": [names_of(fit.labels)[k]] * (F * D), "feature": np.repeat(np.array(own.names, dtype=object), D)}
+        parts.append(pd.DataFrame({**lead, "component": np.tile(np.flatnonzero(columns), F), "mean": mean, "sd": sd}))
     table = pd.concat(parts, ignore_index=True)
     order = np.argsort(-(table["mean"].abs() / table["sd"]).to_numpy(), kind="stable")
     return table.iloc[order].reset_index(drop=True)
