@@ -335,9 +335,11 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def dispersion_std_(self) -> float | np.ndarray | None:
         """Posterior standard deviation of r; None where it was given or has no law."""
         theta = self._result.belief.theta
-        if theta is None or self._result.likelihood.parameter is None:
-            return None
-        if theta.gamma is None and len(theta.values) == 1:
+        if (
+            theta is None
+            or self._result.likelihood.parameter is None
+            or (theta.gamma is None and len(theta.values) == 1)
+        ):
             return None
         within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
         values = theta.values[:, :1] if self._result.likelihood.zeros is not None else theta.values
@@ -565,12 +567,7 @@ class CPOrdinalClassifier(BaseClasses):
         return self._result.observation.decoded(predict.interval(self._fitted, X, coverage))
 
     def partial_fit(self, X: Cells, y: Values = None, **others: Any) -> Any:
-        """Refuse: thresholds are learned from all entries together.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse, by a ValueError: thresholds are learned from all entries together."""
         fail_value(
             "CPOrdinalClassifier learns its thresholds from all entries together, and no streams; use fit, or "
             "CPRegressor for streams of stars."
