@@ -335,11 +335,9 @@ class CPCountRegressor(RegressorMixin, BaseCP):  # type: ignore[misc]
     def dispersion_std_(self) -> float | np.ndarray | None:
         """Posterior standard deviation of r; None where it was given or has no law."""
         theta = self._result.belief.theta
-        if (
-            theta is None
-            or self._result.likelihood.parameter is None
-            or (theta.gamma is None and len(theta.values) == 1)
-        ):
+        if theta is None or self._result.likelihood.parameter is None:
+            return None
+        if theta.gamma is None and len(theta.values) == 1:
             return None
         within = 0.0 if theta.gamma is None else (theta.gamma[0] / theta.gamma[1] ** 2).mean(axis=0)
         values = theta.values[:, :1] if self._result.likelihood.zeros is not None else theta.values
