@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tensorcep import distributed as distributed
     from tensorcep import methods as methods
     from tensorcep import metrics as metrics
-    from tensorcep.cp.estimators.classifier import CPClassifier as CPClassifier
-    from tensorcep.cp.estimators.count import CPCountRegressor as CPCountRegressor
-    from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier as CPOrdinalClassifier
+    from tensorcep.cp.estimators.discrete import CPClassifier as CPClassifier
+    from tensorcep.cp.estimators.discrete import CPCountRegressor as CPCountRegressor
+    from tensorcep.cp.estimators.discrete import CPOrdinalClassifier as CPOrdinalClassifier
     from tensorcep.cp.estimators.regressor import CPRegressor as CPRegressor
     from tensorcep.cp.simulate import simulate_cp as simulate_cp
     from tensorcep.entries.io import read_tensor as read_tensor
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 # Where each name is defined, in the order in which `tensorcep.estimators` lists models.
 NAMES = {
     "cp.estimators.regressor": ("CPRegressor",),
-    "cp.estimators.classifier": ("CPClassifier",),
-    "cp.estimators.count": ("CPCountRegressor",),
-    "cp.estimators.ordinal": ("CPOrdinalClassifier",),
+    "cp.estimators.discrete": ("CPClassifier", "CPCountRegressor", "CPOrdinalClassifier"),
     "factor_models.pca": ("BayesianPCA", "BayesianFactorAnalysis"),
     "factor_models.views": ("CollectiveMatrixFactorization", "BayesianCCA", "GroupFactorAnalysis"),
     "linear.glm": ("BayesianLogisticRegression", "BayesianProbitRegression", "BayesPointMachine"),

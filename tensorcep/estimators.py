@@ -13,7 +13,7 @@ from tensorcep.core.persist.models import StoredModel, complete, open_model, rea
 from tensorcep.core.persist.models import read_attributes as read_plain
 from tensorcep.cp.estimators.base import spec_of
 from tensorcep.cp.estimators.store import drop_projection, read_result
-from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings import SETTINGS
 from tensorcep.factor_models.base import read_attributes as read_factor_model
 from tensorcep.factor_models.settings import SETTINGS as FACTOR_METHODS
 from tensorcep.gaussian_process.latent import read_attributes as read_gp

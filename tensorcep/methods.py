@@ -5,9 +5,6 @@ Each is a record of what belongs to one engine alone; a name, ``method="cep"``, 
 
 from __future__ import annotations
 
-from tensorcep.cp.settings.meanfield import PGVB, VMP
-from tensorcep.cp.settings.messages import CEP, Laplace
-from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
-from tensorcep.cp.settings.wopt import WOPT
+from tensorcep.cp.settings import CEP, PGVB, VMP, WOPT, Gibbs, Laplace, PGGibbs
 
 __all__ = ["CEP", "PGVB", "VMP", "WOPT", "Gibbs", "Laplace", "PGGibbs"]

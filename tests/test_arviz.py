@@ -15,7 +15,7 @@ from helpers.models import paper
 
 import tensorcep as tc
 from tensorcep.core.reporting import arviz_container
-from tensorcep.cp.posterior.belief import Draws, PointEstimate
+from tensorcep.cp.posterior import Draws, PointEstimate
 
 # Few sweeps on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -96,7 +96,7 @@ def paper_model(estimator: Any, rank: int = 8, **changes: Any) -> Any:
 
 def with_settings(estimator: Any, given: dict[str, Any]) -> dict[str, Any]:
     """The parameters of an estimator; what is given beside them goes into a record of its method, if that has it."""
-    from tensorcep.cp.settings.registry import SETTINGS
+    from tensorcep.cp.settings import SETTINGS
 
     names = inspect.signature(estimator).parameters
     params = {name: value for name, value in given.items() if name in names}

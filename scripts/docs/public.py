@@ -15,10 +15,10 @@ MODULES = ("metrics", "datasets", "plots", "river", "distributed")
 SETTINGS = ("methods", "linear.settings", "factor_models.settings", "gaussian_process.settings")
 # Records that users get from methods, and the one that a likelihood of their own is.
 RECORDS = (
-    "cp.posterior.belief.Posterior",
-    "cp.posterior.belief.Mixture",
-    "cp.posterior.belief.Draws",
-    "cp.posterior.belief.PointEstimate",
+    "cp.posterior.Posterior",
+    "cp.posterior.Mixture",
+    "cp.posterior.Draws",
+    "cp.posterior.PointEstimate",
     "cp.fitted.diagnostics.Diagnostics",
     "ep.gaussian.EPResult",
     "ep.loopy_bp.BPResult",

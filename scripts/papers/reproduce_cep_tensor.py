@@ -34,9 +34,8 @@ from tensorcep.cp.fitted.predict import latent, observed_moments
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import GammaNoise, Result
-from tensorcep.cp.settings.registry import SETTINGS
-from tensorcep.cp.settings.sampling import Sampler
+from tensorcep.cp.posterior import GammaNoise, Result
+from tensorcep.cp.settings import SETTINGS, Sampler
 from tensorcep.likelihoods import LIKELIHOODS, get_likelihood
 from tensorcep.metrics import auc, rmse
 from tensorcep.priors.fixed import FixedPrior, Prior, natural_prior

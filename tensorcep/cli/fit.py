@@ -24,7 +24,7 @@ from tensorcep.cp.estimators.store import write_model
 from tensorcep.cp.inputs.coordinates import mode_of
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.spec import check_parameters
-from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings import SETTINGS
 from tensorcep.entries.io import read_table
 from tensorcep.entries.io.chunks import Files, files_of
 from tensorcep.entries.io.schema import Schema, format_of

@@ -15,8 +15,7 @@ from tensorcep.core.checks import DUPLICATE_POLICIES, check_int, fail_value, opt
 from tensorcep.core.persist.archive import atomic_write
 from tensorcep.core.settings import Documented, documented
 from tensorcep.cp.estimators.docs import PARAMETERS
-from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings import CEP, SETTINGS
 
 STDOUT = "-"
 FILE_KINDS = ".tns, .csv, .tsv, .txt, .dat, .data, .mtx (these also with .gz, .bz2, .xz, .zip), .parquet or .npz"

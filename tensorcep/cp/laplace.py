@@ -1,9 +1,8 @@
 """Laplace propagation (LP) for the CP model.
 
 As in CEP every entry sends each of its K rows a Gaussian message, and an update removes the entry's own messages from
-its rows (the cavities). LP then finds the joint mode of the K rows under cavities x likelihood, and stores the
-messages that turn the cavities into a Gaussian at that mode with the curvature there. Any likelihood with a log
-density serves.
+its rows (the cavities). LP then finds the joint mode of the K rows under cavities x likelihood, and stores the messages
+that turn the cavities into a Gaussian at that mode with the curvature there. Any likelihood with a log density serves.
 
 Source: Smola, Vishwanathan and Eskin, "Laplace propagation" (2003); the CEP paper (Wang and Zhe) compares with it.
 Where we differ from the comparison's code: the curvature is that of the likelihood (there it was replaced by 1e-6 I),
@@ -13,7 +12,7 @@ the noise message has the residual at the mode and the variance around it, and d
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from tensorcep.cp.messages.cavities import (
 from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.columns import Places
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.settings import messages as passing
+from tensorcep.cp.settings import Laplace
 from tensorcep.kernels.lanes import add_outer, layout, symmetric_times_vector
 from tensorcep.kernels.rows import gather
 from tensorcep.kernels.slots import LANES, axpy, copy, dot, multiply, scale, subtract
@@ -326,34 +325,20 @@ LAPLACE_PASS = Pass(
 )
 
 
-def init(problem: Problem, options: passing.Laplace, executor: Executor) -> MessageState:
+def init(problem: Problem, options: Laplace, executor: Executor) -> MessageState:
     """Messages that say nothing, and rows at the starting means with the prior's precision."""
     if isinstance(options.damping, str):
         fail_value(f"damping of method 'laplace' must be a number in [0, 1) or 'auto'; got {options.damping!r}.")
-    rule = Rule(
-        step=1.0,
-        power=1.0,
-        theta=np.nan,
-        loglik=address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE),
-        gaussian=problem.noise_prior is not None,
-        marginal=options.curvature == "marginal",
-        cuts=np.zeros(0),
-    )
-    return first_state(
-        problem,
-        executor,
-        columns=product_slots(problem.free, len(problem.shape), places_of_modes),
-        rule=rule,
-        slots=laplace_slots,
-        pace=Pace(1.0 - options.damping),
-        dtype=options.dtype,
-        keeps_cavities=options.schedule == "modewise",
-    )
+    loglik, gaussian = address_of(problem.likelihood.loglik, LOGLIK_SIGNATURE), problem.noise_prior is not None
+    marginal, cuts = options.curvature == "marginal", np.zeros(0)
+    rule = Rule(step=1.0, power=1.0, theta=np.nan, loglik=loglik, gaussian=gaussian, marginal=marginal, cuts=cuts)
+    columns = product_slots(problem.free, len(problem.shape), places_of_modes)
+    how: dict[str, Any] = {"pace": Pace(1.0 - options.damping), "dtype": options.dtype, "slots": laplace_slots}
+    keeps = options.schedule == "modewise"
+    return first_state(problem, executor, columns=columns, rule=rule, keeps_cavities=keeps, **how)
 
 
-def step(
-    state: MessageState, problem: Problem, options: passing.Laplace, executor: Executor
-) -> tuple[MessageState, Sweep]:
+def step(state: MessageState, problem: Problem, options: Laplace, executor: Executor) -> tuple[MessageState, Sweep]:
     """One sweep: every message once."""
     return sweep(state, problem, options, executor, LAPLACE_PASS)
 
@@ -361,7 +346,7 @@ def step(
 LAPLACE = Method(
     name="laplace",
     needs=("loglik",),
-    options=passing.Laplace,
+    options=Laplace,
     init=init,
     step=step,
     finish=finish,

@@ -11,7 +11,7 @@ from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.gibbs.method import GIBBS, PG_GIBBS
 from tensorcep.cp.laplace import LAPLACE
 from tensorcep.cp.meanfield.method import PG_VB, VMP
-from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings import SETTINGS
 from tensorcep.cp.wopt import WOPT
 from tensorcep.likelihoods.base import Likelihood
 

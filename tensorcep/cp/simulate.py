@@ -106,10 +106,8 @@ def simulate_cp(
     theta = record.default_theta
     if noise_precision is not None:
         if likelihood != "gaussian":
-            raise ValueError(
-                f"noise_precision has a meaning only with likelihood='gaussian'; got {noise_precision=} with "
-                f"{likelihood=}."
-            )
+            got = f"{noise_precision=} with {likelihood=}"
+            raise ValueError(f"noise_precision has a meaning only with likelihood='gaussian'; got {got}.")
         theta = check_range("noise_precision", noise_precision, 0.0, include_low=False)
     means = check_per_mode("prior_mean", prior_mean, len(shape))
     sds = check_per_mode("prior_sd", prior_sd, len(shape), low=0.0)

@@ -19,13 +19,13 @@ from scipy.optimize import minimize
 from tensorcep.core.executor import Executor, one_blas_thread
 from tensorcep.core.loop import Capabilities, Method, Sweep
 from tensorcep.core.packing import pack, unpack
+from tensorcep.cp import settings
 from tensorcep.cp.model.entries import EntriesByRow, entries_by_row, sum_chunks
 from tensorcep.cp.model.latent import PackedCells, cells_of, latent_of_cells, latent_of_entries, relative_change
 from tensorcep.cp.model.parameters import kernel_arguments, parameters_of, shared_arguments
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import log_likelihoods, refresh_rows, rows_at_prior, seen_rows, train_score
-from tensorcep.cp.posterior.belief import PointEstimate
-from tensorcep.cp.settings import wopt
+from tensorcep.cp.posterior import PointEstimate
 from tensorcep.kernels.rows import packed_products
 from tensorcep.likelihoods.parameters.base import EntryStats, Parameter, PrecisionStats
 from tensorcep.priors.base import for_kernel, per_row
@@ -59,7 +59,7 @@ class WOPTState(NamedTuple):
     ended: bool = False  # whether the last sweep gained no more than what noise may
 
 
-def init(problem: Problem, options: wopt.WOPT, executor: Executor) -> WOPTState:
+def init(problem: Problem, options: settings.WOPT, executor: Executor) -> WOPTState:
     """The starting means; rows without entries stay at the prior's."""
     rows = rows_at_prior(problem)
     refresh_rows(rows, 0, len(rows.good), executor)
@@ -114,17 +114,10 @@ def _laws(
 
 
 def loss_and_gradient(
-    factors: np.ndarray,
-    by_row: EntriesByRow,
-    penalty: Penalty,
-    problem: Problem,
-    executor: Executor,
-    theta: float = 1.0,
-    cells: PackedCells | None = None,
+    factors: np.ndarray, state: WOPTState, problem: Problem, executor: Executor, theta: float = 1.0
 ) -> tuple[float, np.ndarray]:
     """Minus the log likelihood, of real values half the squares left, plus the penalty; its gradient (n_rows, R)."""
-    cells = cells_of(problem.entries, factors.shape[1]) if cells is None else cells
-    f = latent_of_cells(cells, problem.entries, factors, executor)
+    f, penalty = latent_of_cells(state.cells, problem.entries, factors, executor), state.penalty
     if problem.likelihood.is_gaussian and theta == 1.0 and not len(problem.entries.theta):
         slope = problem.entries.y - f
         value = -0.5 * slope * slope  # no constant, in which small squares would be lost
@@ -134,23 +127,21 @@ def loss_and_gradient(
     down = -np.nan_to_num(np.clip(slope, -HUGE, HUGE)).ravel()
     if problem.power is not None:
         value, down = problem.power * value, problem.power.ravel() * down
-    gradient = np.empty_like(factors)
-    width = factors.shape[1]
-    for chunks in by_row.chunks:
-        record = ((down, factors, gradient),)
-        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, by_row, record, scratch=lambda: (np.empty(width),))
+    gradient, pull = np.empty_like(factors), np.empty_like(factors)
+    width, record = factors.shape[1], ((down, factors, gradient),)
+    for chunks in state.by_row.chunks:
+        executor.run(sum_chunks, 0, len(chunks) - 1, chunks, state.by_row, record, scratch=lambda: (np.empty(width),))
     apart = factors - penalty.mean
     if penalty.diagonal is not None:
-        pull = apart * penalty.diagonal
+        np.multiply(apart, penalty.diagonal, out=pull)
     else:
-        pull = np.empty_like(factors)
         for k, (a, b) in enumerate(itertools.pairwise(problem.entries.offsets.tolist())):
             executor.run(packed_products, a, b, for_kernel(penalty.Lam, k, problem.shape), apart, pull)
     gradient += penalty.weight * pull
     return -float(value.sum()) + 0.5 * penalty.weight * float((apart * pull).sum()), gradient
 
 
-def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
+def step(state: WOPTState, problem: Problem, options: settings.WOPT, executor: Executor) -> tuple[WOPTState, Sweep]:
     """A run of L-BFGS-B from where the last one ended; no move after one that gained no more than noise may."""
     factors, free, gain = state.factors.copy(), state.free, 0.0
     unit, units = state.units[0], np.broadcast_to(state.units[1], free.shape)[free]
@@ -160,8 +151,7 @@ def step(state: WOPTState, problem: Problem, options: wopt.WOPT, executor: Execu
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         factors[free] = x * units
-        given = state.by_row, state.penalty, problem, executor, theta, state.cells
-        loss, gradient = loss_and_gradient(factors, *given)
+        loss, gradient = loss_and_gradient(factors, state, problem, executor, theta)
         losses.append(loss)
         return loss / unit, gradient[free] * (units / unit)
 
@@ -195,7 +185,7 @@ def finish(state: WOPTState, problem: Problem) -> PointEstimate:
 WOPT = Method(
     name="wopt",
     needs=("loglik",),
-    options=wopt.WOPT,
+    options=settings.WOPT,
     init=init,
     step=step,
     finish=finish,

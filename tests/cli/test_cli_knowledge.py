@@ -11,7 +11,7 @@ import pytest
 import tensorcep as tc
 from tensorcep.cli.fit import knowledge_of
 from tensorcep.cli.main import build_parser, main
-from tensorcep.cp.estimators import updates
+from tensorcep.cp.estimators import base
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning")
 SMALL = ["--rank", 1, "--method", "vmp", "--max-iter", 15, "-q"]
@@ -166,7 +166,7 @@ def test_cli_stream_with_knowledge_resumes_to_the_same_bytes(what, data, monkeyp
     command = ["stream", "sales.csv", "-o", "m.npz", "-q", *how]
     assert cli(*command) == 0
     whole = Path("m.npz").read_bytes()
-    learned = updates.learn_arrival
+    learned = base.learn_arrival
 
     def interrupted(spec, fit, *args):
         if fit is not None and fit.n_batches == 2:
@@ -174,7 +174,7 @@ def test_cli_stream_with_knowledge_resumes_to_the_same_bytes(what, data, monkeyp
         return learned(spec, fit, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(updates, "learn_arrival", interrupted)
+        patch.setattr(base, "learn_arrival", interrupted)
         assert cli(*[part if part != "m.npz" else "n.npz" for part in command]) == 130
     resumed = [*(part if part != "m.npz" else "n.npz" for part in command), "--resume"]
     before = Path("n.npz").read_bytes()

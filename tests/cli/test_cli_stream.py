@@ -25,7 +25,7 @@ from tensorcep.cli.cells import Witness, digests_of_files
 from tensorcep.cli.main import main
 from tensorcep.core.persist.archive import write_archive
 from tensorcep.core.persist.models import KIND, VERSION, open_model
-from tensorcep.cp.estimators import updates
+from tensorcep.cp.estimators import base
 
 OPTIONS = ["--rank", "2", "--batch-size", "50", "--checkpoint-every", "2", "--seed", "3", "--tol", "0.01"]
 WRITTEN = ("model.npz", "aside.csv", "trace.csv", "scores.csv")
@@ -133,7 +133,7 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(whole
         assert main(command("--quiet", *extra)) == 0
         whole = contents()
         remove()
-    learned = updates.learn_arrival
+    learned = base.learn_arrival
 
     def interrupted(spec, fit, *given):
         if fit is not None and fit.n_batches == 5:
@@ -141,7 +141,7 @@ def test_cli_stream_resumed_after_an_interruption_ends_with_the_same_bytes(whole
         return learned(spec, fit, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(updates, "learn_arrival", interrupted)
+        patch.setattr(base, "learn_arrival", interrupted)
         assert main(command("--quiet", *extra)) == 130
     assert open_model("model.npz").header["fitted"]["n_batches"] == 4
     with open("trace.csv", "ab") as handle:

@@ -6,7 +6,7 @@ import numpy as np
 from helpers.cases import each
 
 from tensorcep.core.packing import offsets, pack, unpack
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.priors.fixed import Prior, natural_prior
 
 

@@ -15,7 +15,7 @@ from tensorcep.cp.messages.engine import with_joint_rows
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import refresh_rows
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.entries.labels import Labels
 from tensorcep.ep.gaussian import GaussianEP
 from tensorcep.priors.base import Drift, ModePrior, Slopes, damped, per_row

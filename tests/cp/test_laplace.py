@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from tensorcep.core.loop import run
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.laplace import LAPLACE
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.priors import LEARNED
 from tensorcep.priors.fixed import Prior, natural_prior
 

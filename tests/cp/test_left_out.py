@@ -11,7 +11,7 @@ from tensorcep.cp.fit import select
 from tensorcep.cp.fit.select import FITS, best_problem, far_behind, far_off
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.plan.plan import Engine
-from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings import SETTINGS
 
 N, SHAPE = 200, (12, 10, 8)
 FOLDS = THRESHOLDS.folds

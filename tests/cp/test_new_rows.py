@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.new_rows import Natural, drawn_rows, new_entries, new_rows
-from tensorcep.cp.posterior.components import Components, EntryTheta
+from tensorcep.cp.posterior import Components, EntryTheta
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.counts import ZeroInflation, zero_inflated
 
@@ -33,10 +33,10 @@ def likelihood_of(name):
     return ZEROS if name == "zeros" else get_likelihood(name)
 
 
-def entries_of(y, copies):
+def entries_of(name, y, copies):
     m = len(OTHERS)
     row, others = np.repeat(np.arange(copies), m), np.tile(np.arange(m), copies)[:, None]
-    return new_entries(0, row, others, np.tile(y, copies), FREE)
+    return new_entries(0, row, others, np.tile(y, copies), FREE, likelihood_of(name))
 
 
 def belief_of(theta, cov=None):
@@ -44,10 +44,10 @@ def belief_of(theta, cov=None):
 
 
 def draws_of(name, y, theta, n_threads=1, copies=20_000):
-    entries, executor = entries_of(y, copies), ThreadExecutor(n_threads)
+    entries, executor = entries_of(name, y, copies), ThreadExecutor(n_threads)
     says = np.zeros((2, len(entries.y)))
     try:
-        return drawn_rows(belief_of(theta), 0, likelihood_of(name), entries, PRIOR, says, 3, executor)
+        return drawn_rows(belief_of(theta), 0, entries, PRIOR, says, 3, executor)
     finally:
         executor.close()
 
@@ -95,7 +95,7 @@ def test_rows_integrate_over_the_other_rows(name, y, theta):
         return u @ cov[n, :2, :2] @ u
 
     executor = ThreadExecutor(1)
-    rows = new_rows(belief_of(theta, pack(cov)[None]), 0, likelihood_of(name), entries_of(y, 2), PRIOR, executor)
+    rows = new_rows(belief_of(theta, pack(cov)[None]), 0, entries_of(name, y, 2), PRIOR, executor)
     mode, expected = mode_of(name, y, theta, spread)
     for Lam, eta in zip(unpack(rows.Lam, 2), rows.eta, strict=True):
         np.testing.assert_allclose(np.linalg.solve(Lam, eta), mode, atol=2e-4)

@@ -20,8 +20,16 @@ from tensorcep.cp.fitted.predict import (
 )
 from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.model.parameters import theta_of
-from tensorcep.cp.posterior.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior
-from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
+from tensorcep.cp.posterior import (
+    Components,
+    Dispersion,
+    Draws,
+    EntryTheta,
+    GammaNoise,
+    PointEstimate,
+    Posterior,
+    draw_rows,
+)
 from tensorcep.likelihoods import get_likelihood
 
 SHAPE = (5, 4, 3)

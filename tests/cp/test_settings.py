@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 import tensorcep as tc
 from tensorcep.core.settings import lacking
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.settings.registry import SETTINGS
+from tensorcep.cp.settings import SETTINGS
 from tensorcep.likelihoods import get_likelihood
 
 CHANGED = [

@@ -11,14 +11,14 @@ from sklearn.metrics import roc_auc_score
 
 from tensorcep import CEP, VMP, CPClassifier, CPRegressor, Laplace, simulate_cp
 from tensorcep.core.loop import Run
+from tensorcep.cp import settings as passing
 from tensorcep.cp.fit import run
 from tensorcep.cp.fit.run import best_by_score, mixed
 from tensorcep.cp.init.spectral import spectral_start
 from tensorcep.cp.meanfield import method as meanfield
 from tensorcep.cp.messages import engine as messages
 from tensorcep.cp.plan.plan import REFIT_ANNEAL
-from tensorcep.cp.posterior.belief import Mixture
-from tensorcep.cp.settings import messages as passing
+from tensorcep.cp.posterior import Mixture
 
 
 def factors(rng, shape, rank):

@@ -14,7 +14,7 @@ from helpers.data import NAMES, SHAPE, entries, fitted, new
 
 import tensorcep as tc
 from tensorcep.core.persist import models as persist
-from tensorcep.cp.posterior.belief import Dispersion, Draws, PointEstimate
+from tensorcep.cp.posterior import Dispersion, Draws, PointEstimate
 
 EVERY = each("name", NAMES)
 

@@ -17,7 +17,7 @@ from tensorcep.cp.model import memmap, parameters, subsets
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import Entries, EntriesByRow, entries_by_row
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.settings.meanfield import PGVB
+from tensorcep.cp.settings import PGVB
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import negbinomial
 from tensorcep.likelihoods.gaussian import of_power

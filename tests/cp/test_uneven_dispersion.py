@@ -18,7 +18,7 @@ from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles
 from tensorcep.cp.model.parameters import groups_of
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.posterior.components import Components, EntryTheta
+from tensorcep.cp.posterior import Components, EntryTheta
 from tensorcep.cp.workers.checkpoint import _why_not
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.negbinomial import FIRST, group_sums, pooled

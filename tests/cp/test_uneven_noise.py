@@ -15,7 +15,7 @@ from tensorcep import CPRegressor, Series, load
 from tensorcep.core.random import generator
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments, observed_quantiles, observed_tails
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.posterior.components import Components, EntryTheta
+from tensorcep.cp.posterior import Components, EntryTheta
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.parameters.scale_mixture import (

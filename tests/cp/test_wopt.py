@@ -13,14 +13,13 @@ from scipy.stats import multivariate_normal
 from tensorcep import CPClassifier, CPRegressor, load
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.loop import LeftOut
-from tensorcep.core.packing import offsets, pack, unpack
+from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fit import run
 from tensorcep.cp.fit.run import WEIGHTS, with_best_weight
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.model.entries import entries_by_row
 from tensorcep.cp.plan.plan import Engine, Plan
-from tensorcep.cp.settings.wopt import WOPT
-from tensorcep.cp.wopt import HUGE, Penalty, loss_and_gradient
+from tensorcep.cp.settings import WOPT
+from tensorcep.cp.wopt import HUGE, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import Prior
 
@@ -31,8 +30,8 @@ def wopt(p, sweeps, **settings):
     return fit(p, sweeps, method="wopt", **{"ridge": 0.0, "least_gain": 0.0, **settings})
 
 
-def ridge_of(weight, R):
-    return Penalty(weight, np.zeros((1, R)), pack(np.eye(R)[None]))
+def state_of(p, ridge):
+    return METHODS["wopt"].init(p, WOPT(ridge=ridge), ThreadExecutor(1))
 
 
 def plain_loss(factors, coords, y, likelihood, ridge):
@@ -55,7 +54,7 @@ def test_wopt_loss_and_gradient_equal_plain_ones(rng, likelihood, K):
         p = build(coords, y, p.shape, 3, "logit")
     factors, rows, h = 0.5 * rng.standard_normal((sum(p.shape), 3)), coords + offsets(p.shape)[:-1], 1e-5
     threads = ThreadExecutor(1)
-    loss, gradient = loss_and_gradient(factors, entries_by_row(p.entries), ridge_of(0.7, 3), p, threads)
+    loss, gradient = loss_and_gradient(factors, state_of(p, 0.7), p, threads)
     assert loss == pytest.approx(plain_loss(factors, rows, y, likelihood, 0.7), rel=1e-12)
     for i, r in np.ndindex(*factors.shape):
         there = [factors.copy(), factors.copy()]
@@ -80,8 +79,7 @@ def test_wopt_penalty_of_the_prior_is_its_log_density(rng, likelihood):
         return -state.penalty.weight * sum(q.logpdf(u[first[k] : first[k + 1]]).sum() for k, q in enumerate(parts))
 
     u, h = rng.standard_normal(p.prior.eta.shape), 1e-5
-    arguments = (state.by_row, state.penalty, p, ThreadExecutor(1))
-    bare = (state.by_row, ridge_of(0.0, 2), p, ThreadExecutor(1))
+    arguments, bare = ((one, p, ThreadExecutor(1)) for one in (state, state_of(p, 0.0)))
     gradient = loss_and_gradient(u, *arguments)[1] - loss_and_gradient(u, *bare)[1]
     for i, r in np.ndindex(*u.shape):
         move = np.zeros_like(u)
@@ -138,7 +136,7 @@ def test_wopt_ends_where_the_gradient_vanishes(rng, likelihood):
         p = p._replace(likelihood=get_likelihood("logit"))
     run = wopt(p, 60, tol=1e-9, ridge=0.5)
     threads = ThreadExecutor(1)
-    _, gradient = loss_and_gradient(run.posterior.rows, run.state.by_row, ridge_of(0.5, 2), p, threads)
+    _, gradient = loss_and_gradient(run.posterior.rows, state_of(p, 0.5), p, threads)
     assert run.converged
     assert np.abs(gradient).max() < 1e-4 * (1.0 + np.abs(y).sum())
     assert (np.diff(run.trace["train_score"]) > -1.0).all()
@@ -173,7 +171,7 @@ def test_wopt_rows_without_entries_stay_at_the_prior(rng):
 def test_wopt_recovers_from_a_loss_that_overflows(rng):
     _, _, p = problem(rng, 2, 1, 30, "poisson")
     far = np.full((12, 1), 40.0)  # e^1600 is not a float
-    loss, gradient = loss_and_gradient(far, entries_by_row(p.entries), ridge_of(0.0, 1), p, ThreadExecutor(1))
+    loss, gradient = loss_and_gradient(far, state_of(p, 0.0), p, ThreadExecutor(1))
     assert 25 * HUGE < loss < 31 * HUGE
     assert np.isfinite(gradient).all()
     u = wopt(p._replace(start=far / 8), 20, ridge=0.1).posterior.rows
@@ -219,10 +217,7 @@ def test_wopt_search_ends_where_a_sweep_gains_no_more_than_noise_may(rng):
     np.testing.assert_array_equal(short.trace["train_score"][n], long.trace["train_score"][n - 1])
     threads, before = ThreadExecutor(1), wopt(p, n - 1, ridge="prior", iterations=5)
     last = wopt(p, n, ridge="prior", iterations=5)
-    losses = [
-        loss_and_gradient(run.posterior.rows, run.state.by_row, run.state.penalty, p, threads)[0]
-        for run in (before, last)
-    ]
+    losses = [loss_and_gradient(run.posterior.rows, run.state, p, threads)[0] for run in (before, last)]
     gain = (losses[0] - losses[1]) * last.posterior.theta
     assert 0.0 <= gain < np.sqrt(0.5 * np.count_nonzero(last.state.free))
 

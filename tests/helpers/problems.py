@@ -11,9 +11,8 @@ from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.columns import CLAMPED, free_columns
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import GammaNoise
-from tensorcep.cp.settings.registry import SETTINGS
-from tensorcep.cp.settings.sampling import Sampler
+from tensorcep.cp.posterior import GammaNoise
+from tensorcep.cp.settings import SETTINGS, Sampler
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.negbinomial import DispersionLaw, DispersionParameter
 from tensorcep.likelihoods.parameters.base import Gamma

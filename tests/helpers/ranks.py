@@ -18,7 +18,7 @@ from tensorcep.cp.gibbs.method import latent_of_chain
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors.fixed import FixedPrior, natural_prior
 

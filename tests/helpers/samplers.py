@@ -14,7 +14,7 @@ from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import with_extents
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import LEARNED
 from tensorcep.priors.base import ModePrior

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from tensorcep.cp.posterior.components import EntryTheta, join_thetas
+from tensorcep.cp.posterior import EntryTheta, join_thetas
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.counts import Beta, ZeroInflation, presence, with_zeros, zero_inflated
 

@@ -18,7 +18,7 @@ from tensorcep.cp.model.memmap import pieces
 from tensorcep.cp.model.parameters import Laws, Pair, Parameters, mix_densities
 from tensorcep.cp.model.problem import Problem, weights_of_entries
 from tensorcep.cp.model.subsets import places_telling, usual_weight
-from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior import Draws
 from tensorcep.kernels.special import LOG_SQRT_2PI
 from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
 from tensorcep.likelihoods.parameters import scale_mixture

@@ -29,7 +29,7 @@ from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.holdout import LEAST_SHARE, LEAST_WEIGHT, HeldOut
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import telling_values
-from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior import Draws
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.ordinal import constant_of, ordinal, shares_of
 from tensorcep.likelihoods.parameters.scale_mixture import GroupSums, fitted, student_logpdf

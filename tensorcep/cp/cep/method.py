@@ -22,12 +22,12 @@ from tensorcep.core.compile import TILTED_SIGNATURE, address_of
 from tensorcep.core.executor import Executor
 from tensorcep.core.loop import Method, Sweep
 from tensorcep.core.settings import lacking
+from tensorcep.cp import settings as passing
 from tensorcep.cp.cep import update
 from tensorcep.cp.cep.stochastic import AVERAGED_PASS, CLOSED_PASS, averaged_rows, in_closed_form
 from tensorcep.cp.messages.cavities import product_slots
 from tensorcep.cp.messages.engine import MessageState, Pace, finish, first_state, resume, sweep
 from tensorcep.cp.model.problem import USUAL, Problem
-from tensorcep.cp.settings import messages as passing
 
 # Parts of the pass that few fits need are called by their addresses: without them it compiles in half of the time.
 NUMBER, FLAG, WORK = types.int64, types.boolean, types.Array(types.float64, 2, "C")

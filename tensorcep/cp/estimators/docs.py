@@ -81,11 +81,10 @@ _ATTRIBUTES = """factors_, factor_covs_ : list of ndarray (n_k, R), list of ndar
     n_iter_, converged_, trace_ : int, bool, dict of ndarray
         Sweeps, whether the last changed less than `tol`, and of each its change, scores and seconds.
     diagnostics_ : Diagnostics or None
-        How far the fit is to be believed, printed as a short table
-        (`tensorcep.cp.fitted.diagnostics.Diagnostics`). `fit` warns where chains disagree or are too short, and where
-        nothing but the mean was found. Of streams None, unless
-        they warned that they gain nothing, or far less than a fit, and it is so still: then by entries predicted before
-        they were learned.
+        How far the fit is to be believed, printed as a short table (`tensorcep.cp.fitted.diagnostics.Diagnostics`).
+        `fit` warns where chains disagree or are too short, and where nothing but the mean was found. Of streams None,
+        unless they warned that they gain nothing, or far less than a fit, and it is so still: then by entries predicted
+        before they were learned.
     lower_bound_ : float
         Of the log evidence, from "vmp" and "pg-vb". To compare ranks by it take prior="learned".
     n_samples_seen_, n_batches_, n_revisited_, n_revisits_skipped_ : int

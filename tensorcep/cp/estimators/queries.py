@@ -15,30 +15,25 @@ from tensorcep.core.checks import Seed, check_choice
 from tensorcep.core.fitted import Part, Predictive
 from tensorcep.core.reporting import Summary
 from tensorcep.cp.estimators.store import write_model
-from tensorcep.cp.fitted import anomaly, components, explain, predict, recommend
+from tensorcep.cp.fitted import components, predict, recommend
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, FittedModel
 from tensorcep.cp.inputs.coordinates import names_of
-from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Rows, Values
 
 T = TypeVar("T")
 
 
-def fact(of: Callable[[FitResult], T], doc: str = "") -> T:
+def fact(of: Callable[[FitResult], T], doc: str | None = "") -> T:
     """What the result of a fit tells, as an attribute of estimators: a property, for types that of its value."""
     attribute: Any = property(lambda model: of(model._result), doc=doc or of.__doc__)
     return attribute
 
 
 class Queries(BaseEstimator):  # type: ignore[misc]
-    """What a CP estimator says of its fit."""
+    """What a CP estimator says of its fit; `_spec` of `BaseCP` tells its parameters as they are now."""
 
     _fit: FitResult | None = None
-
-    def _spec(self) -> FitSpec:
-        """The parameters as they are now."""
-        raise NotImplementedError
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fit is not None
@@ -83,13 +78,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         lambda fit: np.asarray(components.to_tensorly(fit).weights),
         "Sizes of the components whose modes have norm 1, (R,), the largest first: the weights of `to_tensorly`.",
     )
-    column_modes_ = fact(
-        lambda fit: fit.column_modes, "The modes that each column of the factors belongs to; in the others it is 1."
-    )
-    relevance_ = fact(
-        lambda fit: fit.relevance,
-        "Share of each component in the mean square of the latent values, (R,); of a main effect, in its variance.",
-    )
+    column_modes_ = fact(lambda fit: fit.column_modes, FitResult.column_modes.__doc__)
+    relevance_ = fact(lambda fit: fit.relevance, FitResult.relevance.__doc__)
     n_components_ = fact(components.n_components)
     lower_bound_ = fact(components.lower_bound)
 
@@ -197,8 +187,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> method = Gibbs(n_chains=2, weights="equal")
-        >>> model = CPRegressor(1, method=method, interactions="cp", max_iter=60, random_state=0).fit(tensor)
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2, weights="equal"), max_iter=60, random_state=0).fit(tensor)
         >>> model.latent_draws(tensor.coords[:3]).shape[::2]
         (2, 3)
         """
@@ -216,11 +205,10 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.log_score(tensor, tensor.values).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).log_score(tensor, tensor.values).shape
         (120,)
         """
-        return predict.log_score(self._fitted, X, y, modes=modes, value=value, **extent)
+        return predict.log_score(self._fitted, X, y, modes, value, extent)
 
     def sample_posterior(self, n_samples: int = 1, X: Cells | None = None, random_state: Seed = None) -> Any:
         """Draw from the posterior of the factors; of a sampler's fit, draws of its chains.
@@ -243,8 +231,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.sample_posterior(5, tensor, random_state=0).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).sample_posterior(5, tensor, random_state=0).shape
         (5, 120)
         """
         return predict.sample_posterior(self._fitted, n_samples, X, random_state)
@@ -256,8 +243,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.sample_y(tensor, n_samples=5, random_state=0).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).sample_y(tensor, n_samples=5, random_state=0).shape
         (5, 120)
         """
         return predict.sample_y(self._fitted, X, n_samples, random_state, **extent)
@@ -303,16 +289,14 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> odd = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i2"], "stars": [0.3, 9.0]})
+        >>> odd = [{"user": "u1", "item": "i1", "stars": 0.3}, {"user": "u2", "item": "i2", "stars": 9.0}]
         >>> int(model.anomaly_score(odd, value="stars")["surprise"].argmax())
         1
         """
-        return anomaly.anomaly_score(self._fitted, X, y, modes=modes, value=value, **extent)
+        return predict.anomaly_score(self._fitted, X, y, modes, value, extent)
 
     def predict_block(
         self,
@@ -347,8 +331,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.predict_block(given={2: 3}).shape
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).predict_block(given={2: 3}).shape
         (8, 6)
         """
         return recommend.predict_block(self._fitted, given, modes, return_std)
@@ -404,10 +387,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
         >>> model.recommend("item", given={"user": "u5"}, n=2, exclude=None)["item"].tolist()
         ['i5', 'i4']
@@ -439,13 +420,11 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
         >>> model.similar("item", "i5", n=1)["item"].tolist()
-        ['i4']
+        ['i3']
         """
         return recommend.similar(self._fitted, mode, row, n, coverage, random_state)
 
@@ -475,16 +454,13 @@ class Queries(BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> import pandas as pd
         >>> from tensorcep import CPRegressor
-        >>> cells = [(f"u{a}", f"i{b}", a * b / 5 + (a + b) % 3 / 9) for a in range(6) for b in range(6)]
-        >>> table = pd.DataFrame(cells, columns=["user", "item", "stars"])
+        >>> table = [{"user": f"u{a}", "item": f"i{b}", "stars": a * b / 3 + b % 2} for a in range(6) for b in range(6)]
         >>> model = CPRegressor(1, method="vmp", random_state=0).fit(table, value="stars")
-        >>> parts = model.explain(user="u5", item="i5")
-        >>> len(parts) > 1
+        >>> len(model.explain(user="u5", item="i5")) > 1
         True
         """
-        return explain.explain(self._fitted, cell, **modes)
+        return components.explain(self._fitted, cell, **modes)
 
     def components(self, mode: Name, coverage: float = 0.9) -> pd.DataFrame:
         """The weights of a mode's rows in its components, as a tidy table.
@@ -508,8 +484,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> model.components(1).shape[0] >= 6
+        >>> CPRegressor(1, method="vmp", random_state=0).fit(tensor).components(1).shape[0] >= 6
         True
         """
         return components.components(self._fitted, mode, coverage)
@@ -540,7 +515,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         >>> bool(model.variance_explained(tensor)["cumulative"].max() > 0.7)
         True
         """
-        return components.variance_explained(self._fitted, X, y, modes=modes, value=value)
+        return components.variance_explained(self._fitted, X, y, modes, value)
 
     def summary(self, n_rows: int = 5, n_components: int = 6) -> Summary:
         """What was fitted, how far it is to be believed, and what its components look like.
@@ -561,8 +536,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> str(model.summary()).splitlines()[0][:11]
+        >>> str(CPRegressor(1, method="vmp", random_state=0).fit(tensor).summary()).splitlines()[0][:11]
         'CPRegressor'
         """
         return components.summary(self._fitted, n_rows, n_components)
@@ -581,8 +555,8 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method="vmp", random_state=0).fit(tensor)
-        >>> weights, factors = model.set_params(interactions="cp").fit(tensor).to_tensorly()
+        >>> model = CPRegressor(1, method="vmp", interactions="cp", random_state=0)
+        >>> weights, factors = model.fit(tensor).to_tensorly()
         >>> [factor.shape for factor in factors]
         [(8, 1), (6, 1), (4, 1)]
         """
@@ -609,8 +583,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
         >>> tensor = simulate_cp((8, 6, 4), 1, 120, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> method = Gibbs(n_chains=2, weights="equal")
-        >>> model = CPRegressor(1, method=method, interactions="cp", max_iter=60, random_state=0).fit(tensor)
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2, weights="equal"), max_iter=60, random_state=0).fit(tensor)
         >>> r_hat, effective_size = model.chain_diagnostics(tensor.coords[:3])
         >>> r_hat.shape
         (3,)
@@ -639,8 +612,7 @@ class Queries(BaseEstimator):  # type: ignore[misc]
         --------
         >>> from tensorcep import CPRegressor, Gibbs, simulate_cp
         >>> tensor = simulate_cp((6, 5), 1, 30, noise_precision=9.0, prior_mean=1.0, random_state=0).tensor
-        >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=150, random_state=0)
-        >>> model = model.fit(tensor)
+        >>> model = CPRegressor(1, method=Gibbs(n_chains=2), interactions="cp", max_iter=60, random_state=0).fit(tensor)
         >>> model.factor_diagnostics(0).columns.tolist()
         [(0, 'r_hat'), (0, 'bulk_size'), (0, 'tail_size')]
         """

@@ -17,7 +17,7 @@ from tensorcep.core.persist.records import RECORD, Sized, read_as
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult, rows_of_posterior
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
+from tensorcep.cp.posterior import Draws, Mixture, PointEstimate, Posterior, Result
 from tensorcep.cp.stream.reservoir import StoredStream, stored_stream, stream_of
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels, StoredLabels, stored_labels
@@ -71,15 +71,11 @@ ALIKE = tuple(name for name in FittedCP._fields if name not in ("posterior", "la
 def write_model(path: str | os.PathLike[str], estimator: BaseEstimator, extra: dict[str, Any] | None = None) -> None:
     """Write a fitted CP estimator: header with `extra`, parameters, posterior, trace, labels and stream."""
     fit: FitResult = estimator._result
-    decided = {f"{name}_": getattr(fit, name) for name in DECIDED}
-    fitted = FittedCP(
-        posterior=fit.posterior,
-        labels=stored_labels(fit.labels),
-        own={**decided, "forgotten_": list(fit.forgotten), **fit.observation.facts},
-        stream=None if fit.stream is None else stored_stream(fit.stream),
-        **{name: getattr(fit, name) for name in ALIKE},
-    )
-    kind = type(fit.observation)
+    own = {**{f"{name}_": getattr(fit, name) for name in DECIDED}, "forgotten_": list(fit.forgotten)}
+    own |= fit.observation.facts
+    alike = {name: getattr(fit, name) for name in ALIKE}
+    stream, kind = None if fit.stream is None else stored_stream(fit.stream), type(fit.observation)
+    fitted = FittedCP(posterior=fit.posterior, labels=stored_labels(fit.labels), own=own, stream=stream, **alike)
     write_record(path, estimator, fitted, extra, read=lambda stored: read_result(stored, kind))
 
 
@@ -97,16 +93,12 @@ def read_result(stored: StoredModel, observation: type[Observation]) -> FitResul
     if missing:
         raise KeyError(missing[0])
     _check_sense(fitted, labels, observation.of_logs)
+    rows = rows_of_posterior(fitted.posterior, labels, fitted.unseen_mean, fitted.unseen_cov)
     told, known = fitted.stream, (labels, fitted.features, fitted.series)
-    return FitResult(
-        rows=rows_of_posterior(fitted.posterior, labels, fitted.unseen_mean, fitted.unseen_cov),
-        observation=observation.of(facts),
-        shape=fitted.posterior.shape,
-        stream=None if told is None else stream_of(told, *known),
-        forgotten=tuple(facts["forgotten_"]),
-        **{name: facts[f"{name}_"] for name in DECIDED},
-        **{name: getattr(fitted, name) for name in ALIKE},
-    )
+    stream = None if told is None else stream_of(told, *known)
+    fields: dict[str, Any] = {"observation": observation.of(facts), "forgotten": tuple(facts["forgotten_"])}
+    fields |= {name: facts[f"{name}_"] for name in DECIDED} | {name: getattr(fitted, name) for name in ALIKE}
+    return FitResult(rows=rows, shape=fitted.posterior.shape, stream=stream, **fields)
 
 
 def drop_projection(stored: StoredModel) -> None:

@@ -26,8 +26,7 @@ from tensorcep.cp.model.columns import some_columns
 from tensorcep.cp.model.parameters import told_of_theta
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import SPARE_COMPONENTS, Plan
-from tensorcep.cp.posterior.belief import Draws
-from tensorcep.cp.posterior.components import Components, draw_rows, room_for_draws
+from tensorcep.cp.posterior import Components, Draws, draw_rows, room_for_draws
 from tensorcep.priors.ou_process import in_columns, lines_of_modes
 
 # Chains in fewer columns are tried where quick fits count more than this beside chains and the constant; these then

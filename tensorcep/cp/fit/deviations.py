@@ -21,7 +21,7 @@ from tensorcep.cp.model.columns import CLAMPED
 from tensorcep.cp.model.entries import chunk_starts
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior, Result
+from tensorcep.cp.posterior import Draws, Mixture, Posterior, Result
 from tensorcep.priors.base import ModePrior
 from tensorcep.priors.deviations import Deviations
 from tensorcep.priors.ou_process import laws_of, laws_of_mode

@@ -20,8 +20,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.latent import latent_of_points
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, Draws, Mixture, PointEstimate
 from tensorcep.cp.targets.base import Target
 from tensorcep.likelihoods.gaussian import mixture_quantile
 

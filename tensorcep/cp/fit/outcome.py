@@ -32,9 +32,8 @@ from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spill
 from tensorcep.cp.plan.plan import Plan, resolve
 from tensorcep.cp.plan.spec import FitSpec, check_storable, choose, peak, room_for_draws, with_numbers, within
-from tensorcep.cp.posterior.belief import Result, first_member
-from tensorcep.cp.settings.base import size_of
-from tensorcep.cp.settings.registry import checked_method
+from tensorcep.cp.posterior import Result, first_member
+from tensorcep.cp.settings import checked_method, size_of
 from tensorcep.cp.targets.base import Target
 from tensorcep.entries.coo import merge_duplicates
 from tensorcep.entries.io.chunks import Files, GrowingInMemory, are_files, read_columns

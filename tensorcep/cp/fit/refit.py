@@ -28,8 +28,16 @@ from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, refresh_rows, rows_at_prior, with_seen_rows
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import SWEEPS, FitSpec, given_int, is_auto
-from tensorcep.cp.posterior.belief import Dispersion, Draws, GammaNoise, PointEstimate, Posterior, first_member
-from tensorcep.cp.posterior.components import Components, draw_rows
+from tensorcep.cp.posterior import (
+    Components,
+    Dispersion,
+    Draws,
+    GammaNoise,
+    PointEstimate,
+    Posterior,
+    draw_rows,
+    first_member,
+)
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.priors.base import conditional_of_modes, of_rows, per_row
 

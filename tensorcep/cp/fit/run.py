@@ -33,8 +33,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, weights_of_entries, with_entries_of
 from tensorcep.cp.model.rows import seen_rows
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Engine, Plan, Policy, QuickFit
-from tensorcep.cp.posterior.belief import GammaNoise, Mixture, PointEstimate, Posterior
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, GammaNoise, Mixture, PointEstimate, Posterior
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.parameters.scale_mixture import EVEN
 

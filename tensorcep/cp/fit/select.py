@@ -32,8 +32,8 @@ from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_o
 from tensorcep.cp.plan import plan as planning
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Draft, Engine, Plan, QuickFit
 from tensorcep.cp.plan.spec import RANKS, FitSpec, chosen_with, is_auto, with_numbers
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.settings.messages import has_one_state
+from tensorcep.cp.posterior import Posterior
+from tensorcep.cp.settings import has_one_state
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.cp.targets.real import in_stream, likelihood_of, name_of_noise
 from tensorcep.priors.by_mode import expected_of

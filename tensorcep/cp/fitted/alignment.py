@@ -57,12 +57,10 @@ class RowLayout(NamedTuple):
 def layout_of(shape: Sequence[int], column_modes: Sequence[tuple[int, ...]], seen: np.ndarray) -> RowLayout:
     """The layout of a model whose column r belongs to column_modes[r], equal ones side by side; seen (n_rows,) bool."""
     rows = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(offsets(shape)))
-    blocks, first = [], 0
-    for modes, own in itertools.groupby(column_modes):
-        last = first + len(list(own))
-        blocks.append(ColumnBlock(modes, slice(first, last)))
-        first = last
-    return RowLayout(rows, tuple(own.start + np.flatnonzero(seen[own]) for own in rows), tuple(blocks))
+    runs = [(modes, len(list(own))) for modes, own in itertools.groupby(column_modes)]
+    ends = itertools.pairwise(offsets([n for _, n in runs]).tolist())
+    blocks = tuple(ColumnBlock(modes, slice(*both)) for (modes, _), both in zip(runs, ends, strict=True))
+    return RowLayout(rows, tuple(own.start + np.flatnonzero(seen[own]) for own in rows), blocks)
 
 
 def signs(factors: Sequence[np.ndarray], column_modes: Sequence[tuple[int, ...]]) -> np.ndarray:
@@ -268,7 +266,11 @@ class Aligned(NamedTuple):
 def align(draws: np.ndarray, layout: RowLayout) -> Aligned:
     """Align draws (n, n_rows, R) to a typical one, and then those that are like it to their mean."""
     spread = (np.arange(CANDIDATES) * len(draws) + len(draws) // 2) // CANDIDATES
-    typical = _typical(draws[np.unique(spread)].astype(np.float64, copy=False), layout)
+    some = draws[np.unique(spread)].astype(np.float64, copy=False)
+    # the standard form of the draw that the others resemble most, components weighted by their mean squares
+    forms = [reference_from(draw, layout) for draw in some]
+    likeness = [congruence(aligned(some, form, layout), form, layout) @ relevance(form, layout) for form in forms]
+    typical = forms[int(np.argmax([of_draws.sum() for of_draws in likeness]))]
     # rows of cells at random, the same in every call, of rows with entries if there are
     rng = np.random.default_rng(0)
     among = [seen if len(seen) else np.r_[own] for seen, own in zip(layout.seen, layout.rows, strict=True)]
@@ -302,13 +304,6 @@ def _like(draws: np.ndarray, reference: np.ndarray, layout: RowLayout, cosine: f
     found = [congruence(aligned(part, reference, layout), reference, layout) for part in _chunks(draws)]
     like: np.ndarray = np.concatenate(found) @ weight > layout.of_columns(lambda n: cosine**n) @ weight - NOTICED
     return like if like.sum() > 1 else np.ones_like(like)
-
-
-def _typical(draws: np.ndarray, layout: RowLayout) -> np.ndarray:
-    """The standard form of the draw that the others resemble most, components weighted by their mean squares."""
-    forms = [reference_from(draw, layout) for draw in draws]
-    likeness = [congruence(aligned(draws, form, layout), form, layout) @ relevance(form, layout) for form in forms]
-    return forms[int(np.argmax([of_draws.sum() for of_draws in likeness]))]
 
 
 def _moments(draws: np.ndarray, like: np.ndarray, reference: np.ndarray, layout: RowLayout) -> Aligned:

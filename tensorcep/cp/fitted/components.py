@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -10,17 +10,19 @@ from scipy.special import ndtri
 
 from tensorcep.core.checks import check_fraction, check_int, check_random_state, check_values, fail_value
 from tensorcep.core.diagnostics import bulk_size, r_hat, tail_size
+from tensorcep.core.packing import offsets, unpack
 from tensorcep.core.reporting import Summary, arviz_container
 from tensorcep.cp.fitted import predict
-from tensorcep.cp.fitted.alignment import mean_squares, signs
+from tensorcep.cp.fitted.alignment import ColumnBlock, RowLayout, best_order, mean_squares, signs
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.inputs.coordinates import coords_to_predict, labels_at, mode_of, names_of
+from tensorcep.cp.inputs.coordinates import by_mode, coords_to_predict, labels_at, mode_of, names_of, rows_of
 from tensorcep.cp.model.columns import free_columns
-from tensorcep.cp.posterior.belief import Draws, Mixture, Posterior
+from tensorcep.cp.posterior import Draws, Mixture, Posterior
 from tensorcep.entries.labels import column_names
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import UNSAID, split_observed
 from tensorcep.priors.base import ModeParameters
+from tensorcep.priors.deviations import moments
 from tensorcep.priors.normal_wishart import MEAN_ROWS
 from tensorcep.priors.regression import FeaturesLaw, ready
 
@@ -80,9 +82,7 @@ def components(model: FittedModel, mode: Any, coverage: float = 0.9) -> pd.DataF
     return pd.concat(parts, ignore_index=True)
 
 
-def variance_explained(
-    model: FittedModel, X: Any = None, y: Any = None, *, modes: Any = None, value: Any = UNSAID
-) -> pd.DataFrame:
+def variance_explained(model: FittedModel, X: Any, y: Any, modes: Any, value: Any) -> pd.DataFrame:
     """What each component explains, the largest first."""
     fit, squares = model.fit, mean_squares(model.fit.aligned.mean, model.fit.layout)
     order, total = np.argsort(-squares, kind="stable"), max(float(squares.sum()), np.finfo(float).tiny)
@@ -122,7 +122,7 @@ def summary(model: FittedModel, n_rows: int = 5, n_components: int = 6) -> Summa
     }
     facts |= {} if health is None else health.lines()
     facts["sweeps"] += f", {fit.trace['seconds'].sum():.2g} s" if "seconds" in fit.trace else ""
-    explained = variance_explained(model)
+    explained = variance_explained(model, None, None, None, UNSAID)
     top = explained.head(n_components)
     tables = {f"Variance explained by {len(top)} of {len(explained)} components": top}
     for name in names:
@@ -209,20 +209,12 @@ def feature_effects(model: FittedModel) -> pd.DataFrame:
             drawn.append(now.slopes.coef)
         coef = np.stack(drawn[FIRST:])
         F, D = coef.shape[1:]
-        effects = {
-            "mode": [names_of(fit.labels)[k]] * (F * D),
-            "feature": np.repeat(np.array(own.names, dtype=object), D),
-            "component": np.tile(np.flatnonzero(columns), F),
-            "mean": coef.mean(axis=0).ravel(),
-            "sd": np.maximum(coef.std(axis=0, ddof=1), np.finfo(float).tiny).ravel(),
-        }
-        parts.append(pd.DataFrame(effects))
+        mean, sd = coef.mean(axis=0).ravel(), np.maximum(coef.std(axis=0, ddof=1), np.finfo(float).tiny).ravel()
+        lead = {"mode": [names_of(fit.labels)[k]] * (F * D), "feature": np.repeat(np.array(own.names, dtype=object), D)}
+        parts.append(pd.DataFrame({**lead, "component": np.tile(np.flatnonzero(columns), F), "mean": mean, "sd": sd}))
     table = pd.concat(parts, ignore_index=True)
     order = np.argsort(-(table["mean"].abs() / table["sd"]).to_numpy(), kind="stable")
     return table.iloc[order].reset_index(drop=True)
-
-
-DIMS_OF_DRAWS = ("chain", "draw")
 
 
 def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: Any, **given: Any) -> Any:
@@ -238,30 +230,125 @@ def to_arviz(model: FittedModel, X: Any, y: Any, n_samples: int, random_state: A
     cells = np.zeros((0, len(modes)), dtype=np.int64) if X is None else X
     values, theta, f, rows = predict.row_draws(model, n, cells, rng)
 
-    def by_chain(draws: np.ndarray) -> np.ndarray:
-        return draws.reshape(chains, -1, *draws.shape[1:])
+    def by_chain(draws: np.ndarray, *dims: Any) -> tuple[tuple[Any, ...], np.ndarray]:
+        return ("chain", "draw", *dims), draws.reshape(chains, -1, *draws.shape[1:])
 
-    factors = fit.aligned_draws(values[:, : sum(fit.shape)])
-    posterior: dict[str, Any] = {
-        f"factor_{k}": ((*DIMS_OF_DRAWS, modes[k], "component"), by_chain(factors[:, own]))
-        for k, own in enumerate(fit.layout.rows)
-    }
-    name = None if likelihood.parameter is None else likelihood.parameter.name
+    factors, each = fit.aligned_draws(values[:, : sum(fit.shape)]), zip(modes, fit.layout.rows, strict=True)
+    posterior = {f"factor_{k}": by_chain(factors[:, own], mode, "component") for k, (mode, own) in enumerate(each)}
     if likelihood.levels is not None and likelihood.levels.learned:
-        posterior["thresholds"] = ((*DIMS_OF_DRAWS, "threshold"), by_chain(theta.values))
+        posterior["thresholds"] = by_chain(theta.values, "threshold")
     if likelihood.zeros is not None:
-        posterior["zero_share"] = (DIMS_OF_DRAWS, by_chain(theta.values[:, -1]))
-    if name is not None:
+        posterior["zero_share"] = by_chain(theta.values[:, -1])
+    if likelihood.parameter is not None:
         drawn = np.broadcast_to(theta.values, (len(values), theta.values.shape[1]))
-        dims = DIMS_OF_DRAWS if theta.mode is None else (*DIMS_OF_DRAWS, modes[theta.mode])
-        posterior[name] = (dims, by_chain(drawn[:, 0] if theta.mode is None else drawn))
+        dims = () if theta.mode is None else (modes[theta.mode],)
+        posterior[likelihood.parameter.name] = by_chain(drawn if dims else drawn[:, 0], *dims)
     groups: dict[str, Any] = {"posterior": posterior}
     if X is not None:
         new = predict.observations(model, f, rows, theta, rng, extent)
-        groups["posterior_predictive"] = {"y": ((*DIMS_OF_DRAWS, "entry"), by_chain(new))}
+        groups["posterior_predictive"] = {"y": by_chain(new, "entry")}
         y = X.values if y is None and isinstance(X, SparseTensor) else y
     if y is not None:
         groups["observed_data"] = {"y": (("entry",), check_values(fit.observation.coded(y), len(rows), name="y"))}
     named = zip(modes, fit.labels, strict=True)
     coords = {mode: np.asarray(labels.index) for mode, labels in named if labels is not None}
     return arviz_container(groups, coords, fit.method, approximate=n is not None)
+
+
+# A latent value as the sum of its parts: level, main effects, pairs of modes, components.
+#
+# Constants wander between main effects and pairs, so parts are centred over the rows that have entries: with the means
+# a and b of its two sides a pair (u, v) is (u - a)'(v - b), what it loses, u'b and a'v, joins the main effects, and the
+# means of these the level. Components of all modes stay as they are. In every component of a belief the parts add up to
+# the latent value, and so do their means.
+
+# What a term of a latent value is called by: its modes (none for the level), and the number of a component.
+Term = tuple[tuple[int, ...], "int | None"]
+Terms: TypeAlias = dict[Term, tuple[float, float]]  # means and variances
+
+
+def _terms(mean: np.ndarray, cov: np.ndarray | None, layout: RowLayout, rows: np.ndarray) -> Terms:
+    """Mean and variance of every term in one component; Gaussian rows are independent."""
+    K, R = len(rows), mean.shape[1]
+    # means over the rows of each mode that have entries; 0 in columns of more than two modes
+    centre = [mean[seen].mean(axis=0, dtype=np.float64) for seen in layout.seen]
+    for block in layout.blocks:
+        for k in range(K):
+            if len(block.modes) > 2 or k not in block.modes:
+                centre[k][block.columns] = 0.0
+    m = mean[rows].astype(np.float64) - np.stack(centre)
+    S = np.zeros((K, R, R)) if cov is None else unpack(cov[rows], R)
+    effect, level = np.zeros((K, R)), 0.0
+    found: Terms = {((), None): (0.0, 0.0)}
+    for block in layout.blocks:
+        own = block.columns
+        if len(block.modes) == 1:
+            effect[block.modes[0], own] = 1.0
+            level += float(centre[block.modes[0]][own].sum())
+        elif len(block.modes) == 2:
+            a, b = block.modes
+            effect[a, own], effect[b, own] = centre[b][own], centre[a][own]
+            level += float(centre[a][own] @ centre[b][own])
+    for k in range(K):
+        if effect[k].any():
+            found[((k,), None)] = (float(effect[k] @ m[k]), float(effect[k] @ S[k] @ effect[k]))
+    variance = 0.0  # of the averages over independent rows which make the level
+    if cov is not None:
+        for weight, seen in zip(effect, layout.seen, strict=True):
+            variance += float(weight @ unpack(cov[seen].sum(axis=0), R) @ weight) / max(1, len(seen)) ** 2
+    found[((), None)] = (level, variance)
+    for block in layout.blocks:
+        columns = list(range(block.columns.start, block.columns.stop))
+        if len(block.modes) == 2:
+            found[(block.modes, None)] = _product(m, S, block, columns)
+        elif len(block.modes) > 2:
+            found |= {(block.modes, r): _product(m, S, block, [r]) for r in columns}
+    return found
+
+
+def _product(m: np.ndarray, S: np.ndarray, block: ColumnBlock, columns: list[int]) -> tuple[float, float]:
+    """Mean and variance of the sum over columns of the product over the block's modes."""
+    product, D = np.ones(len(columns)), np.zeros((len(columns), len(columns)))
+    for k in block.modes:
+        own, mine = S[k][np.ix_(columns, columns)], m[k, columns]
+        D = D * (own + np.outer(mine, mine)) + np.outer(product, product) * own
+        product = product * mine
+    return float(product.sum()), float(D.sum())
+
+
+def explain(model: FittedModel, cell: Any = None, **modes: Any) -> pd.DataFrame:
+    """The latent value of one cell as the sum of its parts."""
+    fit, belief, names = model.fit, model.fit.belief, names_of(model.fit.labels)
+    if cell is not None and not isinstance(cell, dict):
+        if isinstance(cell, (str, pd.DataFrame)) or len(cell) != len(names):
+            got = f"a DataFrame of {len(cell)} lines" if isinstance(cell, pd.DataFrame) else repr(cell)
+            fail_value(f"explain takes one cell, a row for each of the {len(names)} modes, or a dict; got {got}.")
+        cell = dict(zip(range(len(names)), cell, strict=True))
+    given = by_mode(fit.labels, {**(cell or {}), **modes})
+    missing = [repr(names[k]) for k in range(len(names)) if k not in given]
+    if missing:
+        fail_value(f"explain needs a row of every mode; there is none of {', '.join(missing)}.")
+    first = offsets(fit.shape)
+    rows = np.array([first[k] + rows_of(fit.labels, fit.shape, k, given[k])[0] for k in range(len(names))])
+    layout, reference, found = fit.layout, fit.aligned.reference, Terms()
+    means, variances = [], []
+    for c in range(belief.size):
+        found = _terms(belief.mean[c], None if belief.cov is None else belief.cov[c], layout, rows)
+        for block in layout.blocks if belief.size > 1 else ():
+            if len(block.modes) > 2:  # components of all modes are called as those which they resemble after alignment
+                order = best_order(belief.mean[c], reference, layout, block)
+                own = [(block.modes, r) for r in range(block.columns.start, block.columns.stop)]
+                found |= dict(zip(own, [found[own[i]] for i in order], strict=True))
+        means.append([mean for mean, _ in found.values()])
+        variances.append([variance for _, variance in found.values()])
+    mean, sd = np.mean(means, axis=0), np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
+    titles = [" x ".join(str(names[k]) for k in own) or "level" if r is None else f"component {r}" for own, r in found]
+    if belief.deviations is not None:  # of a row of the first of its modes along the second one
+        each, spread = moments(belief.deviations, *predict.pairs_at(belief, rows[None]))
+        titles.append(" along ".join(str(names[k]) for k in belief.deviations.modes))
+        mean, sd = np.append(mean, each.mean()), np.append(sd, np.sqrt(spread.mean() + each.var()))
+    shift = np.zeros(len(mean))
+    shift[0] = fit.observation.origin
+    total, variance = predict.latent(belief, rows[None])
+    frame = pd.DataFrame({"part": [*titles, "sum"], "mean": [*(mean + shift), float(total[0]) + shift[0]]})
+    return frame.assign(sd=[*sd, float(np.sqrt(variance[0]))]) if model.has_uncertainty else frame

@@ -13,12 +13,8 @@ ALIKE, UNLIKE_CELLS, UNLIKE_VARIANCE = 1.1, 0.1, 0.1
 # So few independent draws leave an error in predictions of a third of the posterior's standard deviation.
 FEWEST_DRAWS = 10.0
 
-NOISE_SOURCES = {
-    "held-out": "from held-out entries",
-    "sampled": "sampled",
-    "approximate": "of the approximate posterior",
-    "point": "a point estimate",
-}
+NOISE_SOURCES = {"held-out": "from held-out entries", "sampled": "sampled"}
+NOISE_SOURCES |= {"approximate": "of the approximate posterior", "point": "a point estimate"}
 
 
 class Diagnostics(NamedTuple):
@@ -64,10 +60,9 @@ class Diagnostics(NamedTuple):
     noise_sd, noise_sd_error : float or None
         Posterior mean and standard deviation of the noise's standard deviation.
     noise_source : {"held-out", "sampled", "approximate", "point"} or None
-        "held-out": a sampler took it from the entries left out, n of N; it then knows it as n entries tell
-        it, less well than the exact posterior by a factor of about sqrt(N / n). "sampled": drawn given the factors.
-        "approximate": the posterior of a deterministic method. "point": an
-        estimate without a posterior.
+        "held-out": a sampler took it from the entries left out, n of N; it then knows it as n entries tell it, less
+        well than the exact posterior by a factor of about sqrt(N / n). "sampled": drawn given the factors.
+        "approximate": the posterior of a deterministic method. "point": an estimate without a posterior.
     noise_half : float or None
         Half of all new observations are no farther than this from their latent values, where the entries left out say
         that their noise is not normal; None where it is (then 0.674 standard deviations).
@@ -164,9 +159,8 @@ class Diagnostics(NamedTuple):
                 f"{max_iter}, lower the rank, or take the mean of fits with several seeds."
             )
         elif self.n_chains and (self.effective_size is None or self.effective_size < FEWEST_DRAWS):
-            size = "too few to judge"
-            if self.effective_size is not None:
-                size = f"as good as {self.effective_size:.1f} independent ones"
+            size = "" if self.effective_size is None else f"as good as {self.effective_size:.1f} independent ones"
+            size = size or "too few to judge"
             said.append(f"{self.method} was cut short: its draws are {size}; increase max_iter={max_iter}.")
         of_score = self._complaint_of_score()
         return [*said, of_score] if of_score else said

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from tensorcep.cp.inputs.coordinates import packed_rows
 from tensorcep.cp.methods import METHODS, methods_with, refuse_unable
 from tensorcep.cp.model.columns import free_columns, modes_of_columns
 from tensorcep.cp.plan.spec import FitSpec
-from tensorcep.cp.posterior.belief import Draws, Result
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, Draws, Result
 from tensorcep.cp.targets.base import Observation
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.base import Likelihood
@@ -33,6 +32,7 @@ from tensorcep.priors.features import Design
 from tensorcep.priors.graph import Net
 from tensorcep.priors.series import Clock
 
+AllLabels: TypeAlias = tuple[Labels | None, ...]
 # The share of like draws up to which components say little of the fit, and the mean square, in posterior variances,
 # from which on their latent values are not those of the predictions.
 MAJORITY, BEYOND = 0.5, 1.0
@@ -43,14 +43,12 @@ class FittedRows(NamedTuple):
 
     posterior: Result
     belief: Components  # the same as predictions take it, with unknown rows
-    labels: tuple[Labels | None, ...]
+    labels: AllLabels
 
 
-def rows_of_posterior(
-    posterior: Result, labels: tuple[Labels | None, ...], unseen_mean: np.ndarray, unseen_cov: np.ndarray
-) -> FittedRows:
-    """Rows with this posterior, refused if not finite; `unseen_` mean (K, R) and cov (K, R, R) are without entries."""
-    belief = posterior.components(Components(unseen_mean[None], pack(unseen_cov)[None]))
+def rows_of_posterior(posterior: Result, labels: AllLabels, mean: np.ndarray, cov: np.ndarray) -> FittedRows:
+    """Rows with this posterior, refused if not finite; `mean` (K, R) and `cov` (K, R, R) of rows without entries."""
+    belief = posterior.components(Components(mean[None], pack(cov)[None]))
     arrays = (array for array in (belief.mean, belief.cov) if array is not None)
     if not all(np.isfinite(of_draw).all() for array in arrays for of_draw in array):
         raise FloatingPointError("the fit produced values that are not finite; add damping or a tighter prior.")
@@ -100,7 +98,7 @@ class FitResult:
         return self.rows.belief
 
     @property
-    def labels(self) -> tuple[Labels | None, ...]:
+    def labels(self) -> AllLabels:
         """The labels of the rows of each mode; None of indices."""
         return self.rows.labels
 
@@ -199,12 +197,11 @@ class FitResult:
         """Whether a packed row has features, or is of a series or a graph, (n_rows,) bool; None where none is."""
         if not any(self.features) and not self.series:
             return None
-        rows = [np.zeros(n, dtype=bool) for n in self.posterior.shape]
+        coupled = [clock is not None for clock in self.series] or [False] * len(self.shape)
+        rows = [np.full(n, known) for n, known in zip(self.posterior.shape, coupled, strict=True)]
         for some, own in zip(rows, self.features, strict=bool(self.features)):
             if own is not None:  # rows that were added later have none
-                some[: len(own.described)] = own.described
-        for some, clock in zip(rows, self.series, strict=bool(self.series)):
-            some |= clock is not None
+                some[: len(own.described)] |= own.described
         return np.concatenate(rows)
 
     @property

@@ -27,7 +27,7 @@ Machine Learning, sec. 3.4, for Newton's steps by a Gaussian of every entry.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,11 +47,10 @@ from tensorcep.cp.model.columns import CLAMPED, free_columns
 from tensorcep.cp.model.entries import EntriesByRow, sum_products
 from tensorcep.cp.model.latent import latent_moments, latent_of_draws
 from tensorcep.cp.model.parameters import theta_of
-from tensorcep.cp.posterior.belief import Draws, Mixture, PointEstimate, Posterior, Result
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components, Mixture, PointEstimate, Posterior, Result
 from tensorcep.entries.labels import Labels
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.entries.tables import UNSAID, split_observed
+from tensorcep.entries.tables import split_observed
 from tensorcep.kernels.rows import arrange, row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros
 from tensorcep.likelihoods.base import Likelihood, log_density, tilted_moments
@@ -61,40 +60,34 @@ from tensorcep.priors.base import ModePrior
 from tensorcep.priors.graph import Net
 
 
-def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Result:
+class Natural(NamedTuple):
+    """Natural parameters of rows, all columns: Lam (n, P) and eta (n, R)."""
+
+    Lam: np.ndarray
+    eta: np.ndarray
+
+
+def with_new_rows(result: Result, mode: int, parts: list[Any]) -> Any:
     """A result with rows added at the end of a mode, of which `parts` has those for every component of the belief."""
-    # `Natural` in all columns for posteriors, values (n, R) for draws and estimates
-    end = int(offsets(result.shape)[mode + 1])
     if isinstance(result, Mixture):
-        members = [_posterior(member, mode, end, own) for member, own in zip(result.members, parts, strict=True)]
-        return Mixture(tuple(members))
+        pairs = zip(result.members, parts, strict=True)
+        return Mixture(tuple(with_new_rows(member, mode, [own]) for member, own in pairs))
+    end, new = int(offsets(result.shape)[mode + 1]), parts[0]  # `Natural`, or values (n, R) of draws and estimates
+    n = len(new.eta if isinstance(new, Natural) else new)
+    shape = tuple(size + n * (k == mode) for k, size in enumerate(result.shape))
+    result = result._replace(shape=shape, seen=np.insert(result.seen, end, np.ones(n, dtype=bool), axis=0))
     if isinstance(result, Posterior):
-        return _posterior(result, mode, end, parts[0])
-    n = len(parts[0])
-    seen = np.insert(result.seen, end, np.ones(n, dtype=bool), axis=0)
-    changed: dict[str, Any] = {"shape": _longer(result.shape, mode, n), "seen": seen}
+        if result.dispersion is not None and result.dispersion.mode == mode:
+            result = result._replace(dispersion=result.dispersion.of_new(n))
+        Lam, eta = np.insert(result.Lam, end, new.Lam, axis=0), np.insert(result.eta, end, new.eta, axis=0)
+        return result._replace(Lam=Lam, eta=eta)
     if isinstance(result, PointEstimate):
-        return result._replace(rows=np.insert(result.rows, end, parts[0], axis=0), **changed)
-    new = np.stack(parts).reshape(*result.rows.shape[:2], n, result.rank).astype(result.rows.dtype)
-    theta = result.theta
-    if theta is not None and result.theta_mode == mode:
-        new_theta = theta.mean(axis=2, keepdims=True) if result.uneven is None else result.uneven[..., :1]
-        theta = np.concatenate([theta, np.repeat(new_theta, n, axis=2)], axis=2)
-    rows = np.concatenate([result.rows[:, :, :end], new, result.rows[:, :, end:]], axis=2)
-    return Draws(**{**result._asdict(), **changed, "rows": rows, "theta": theta})
-
-
-def _posterior(member: Posterior, mode: int, end: int, new: Any) -> Posterior:
-    n, dispersion = len(new.eta), member.dispersion
-    if dispersion is not None and dispersion.mode == mode:
-        dispersion = dispersion.of_new(n)
-    Lam, eta = np.insert(member.Lam, end, new.Lam, axis=0), np.insert(member.eta, end, new.eta, axis=0)
-    shape, seen = _longer(member.shape, mode, n), np.insert(member.seen, end, np.ones(n, dtype=bool), axis=0)
-    return member._replace(shape=shape, Lam=Lam, eta=eta, seen=seen, dispersion=dispersion)
-
-
-def _longer(shape: tuple[int, ...], mode: int, n: int) -> tuple[int, ...]:
-    return tuple(size + n * (k == mode) for k, size in enumerate(shape))
+        return result._replace(rows=np.insert(result.rows, end, new, axis=0))
+    if result.theta is not None and result.theta_mode == mode:
+        theta = result.theta.mean(axis=2, keepdims=True) if result.uneven is None else result.uneven[..., :1]
+        result = result._replace(theta=np.concatenate([result.theta, np.repeat(theta, n, axis=2)], axis=2))
+    drawn = np.stack(parts).reshape(*result.rows.shape[:2], n, result.rank).astype(result.rows.dtype)
+    return result._replace(rows=np.concatenate([result.rows[:, :, :end], drawn, result.rows[:, :, end:]], axis=2))
 
 
 class NewEntries(NamedTuple):
@@ -107,13 +100,13 @@ class NewEntries(NamedTuple):
     by_row: EntriesByRow  # the entries of every new row, with the other rows counted among `used`
     places: np.ndarray  # (N, K) int64, rows among the new ones, `used` after them
 
-    @property
-    def size(self) -> int:
-        """How many new rows there are."""
-        return len(self.by_row.end)
+    size: int  # how many new rows there are
+    likelihood: Likelihood
 
 
-def new_entries(mode: int, row: np.ndarray, others: np.ndarray, y: np.ndarray, free: np.ndarray) -> NewEntries:
+def new_entries(
+    mode: int, row: np.ndarray, others: np.ndarray, y: np.ndarray, free: np.ndarray, likelihood: Likelihood
+) -> NewEntries:
     """The record of entries of the rows `row` (N,), counted from 0, with the packed rows `others` (N, K - 1)."""
     order, count = np.argsort(row, kind="stable"), np.bincount(row)
     start = np.concatenate([[0], np.cumsum(count)])
@@ -122,14 +115,7 @@ def new_entries(mode: int, row: np.ndarray, others: np.ndarray, y: np.ndarray, f
     listed = np.ascontiguousarray(index[order], dtype=np.int32)
     by_row = EntriesByRow(start, start[1:], order.astype(np.int32), np.zeros(0), listed, ())
     places = np.ascontiguousarray(np.insert(index + len(count), mode, row, axis=1))
-    return NewEntries(mode, y, free, used, by_row, places)
-
-
-class Natural(NamedTuple):
-    """Natural parameters of rows, all columns: Lam (n, P) and eta (n, R)."""
-
-    Lam: np.ndarray
-    eta: np.ndarray
+    return NewEntries(mode, y, free, used, by_row, places, len(count), likelihood)
 
 
 class Known(NamedTuple):
@@ -142,9 +128,9 @@ class Known(NamedTuple):
     share: float = 0.0  # of structural zeros
 
 
-def known_of(belief: Components, c: int, likelihood: Likelihood, entries: NewEntries) -> Known:
+def known_of(belief: Components, c: int, entries: NewEntries) -> Known:
     """What component c knows."""
-    mean = np.ascontiguousarray(belief.mean[c, entries.used], dtype=np.float64)
+    mean, likelihood = np.ascontiguousarray(belief.mean[c, entries.used], dtype=np.float64), entries.likelihood
     cov, theta, y = None if belief.cov is None else belief.cov[c, entries.used], theta_of(belief, likelihood), entries.y
     c %= len(theta.values)
     if likelihood.levels is not None:
@@ -156,37 +142,28 @@ def known_of(belief: Components, c: int, likelihood: Likelihood, entries: NewEnt
     return Known(mean, cov, y, np.ascontiguousarray(theta.of(rows)[c]))
 
 
-def new_rows(
-    belief: Components, c: int, likelihood: Likelihood, entries: NewEntries, prior: Natural, executor: Executor
-) -> Natural:
+def new_rows(belief: Components, c: int, entries: NewEntries, prior: Natural, executor: Executor) -> Natural:
     """The new rows under the Gaussian, or the estimate, c of a belief."""
-    known = known_of(belief, c, likelihood, entries)
-    if is_gaussian(likelihood, known.y):
-        weight = _precision(likelihood, known)
+    known = known_of(belief, c, entries)
+    weight = precision_of(entries.likelihood, known)
+    if weight is not None:
         return updated(prior, entries, known, weight, weight * known.y, executor)
     says = np.zeros((2, len(known.y)))
-    find_modes(says, likelihood, entries, known, prior, executor)
+    find_modes(says, entries, known, prior, executor)
     return updated(prior, entries, known._replace(cov=None), says[0], says[1], executor)
 
 
 def drawn_rows(
-    belief: Components,
-    c: int,
-    likelihood: Likelihood,
-    entries: NewEntries,
-    prior: Natural,
-    says: np.ndarray,  # (2, N), weights and targets as of the draw before, at first zeros: becomes those of this one
-    seed: int,
-    executor: Executor,
+    belief: Components, c: int, entries: NewEntries, prior: Natural, says: np.ndarray, seed: int, executor: Executor
 ) -> np.ndarray:
     """One draw (n, R) of the new rows given the draw c of everything else."""
-    known, by_row, free = known_of(belief, c, likelihood, entries), entries.by_row, entries.free
-    order, precision = by_row.entry, np.ones(1)
-    if not is_gaussian(likelihood, known.y):
-        find_modes(says, likelihood, entries, known, prior, executor)
+    # `says` (2, N) are weights and targets as of the draw before, at first zeros, and becomes those of this one
+    known, by_row, free = known_of(belief, c, entries), entries.by_row, entries.free
+    order, precision, each = by_row.entry, np.ones(1), precision_of(entries.likelihood, known)
+    if each is None:
+        find_modes(says, entries, known, prior, executor)
         weight, target = says[0, order], says[1, order]
     else:
-        each = _precision(likelihood, known)
         alike = bool(np.ptp(each) == 0.0)
         precision = each[:1].copy() if alike else precision
         weight, target = (np.zeros(0), known.y[order]) if alike else (each[order], (each * known.y)[order])
@@ -200,14 +177,11 @@ def drawn_rows(
     return out
 
 
-def is_gaussian(likelihood: Likelihood, y: np.ndarray) -> bool:
-    """Whether every entry is Gaussian in f."""
+def precision_of(likelihood: Likelihood, known: Known) -> np.ndarray | None:
+    """The noise precision (N,) of entries that are Gaussian in f; None where some are not."""
     normal = likelihood.normal
-    return normal is not None and (normal.expected is None or not normal.hides(y).any())
-
-
-def _precision(likelihood: Likelihood, known: Known) -> np.ndarray:
-    """The noise precision (N,) of entries that are Gaussian in f."""
+    if normal is None or (normal.expected is not None and normal.hides(known.y).any()):
+        return None
     return known.theta if likelihood.parameter is not None else np.ones_like(known.theta)
 
 
@@ -259,15 +233,12 @@ def moments(rows: Natural, executor: Executor) -> tuple[np.ndarray, np.ndarray]:
 STEPS, FULL, SETTLED, SETTLED_OF_DRAW, LONGEST = 100, 12, 1e-10, 1e-2, 2.0
 
 
-def find_modes(
-    says: np.ndarray, likelihood: Likelihood, entries: NewEntries, known: Known, prior: Natural, executor: Executor
-) -> None:
+def find_modes(says: np.ndarray, entries: NewEntries, known: Known, prior: Natural, executor: Executor) -> None:
     """Move what entries say, weights and targets (2, N), to where it is at the modes of their rows."""
     exact, n, N = known._replace(cov=None), entries.size, len(known.y)
     spread = None if known.cov is None else np.concatenate([np.zeros((n, known.cov.shape[1])), known.cov])
-    order, start = entries.by_row.entry, entries.by_row.start[:-1]
-    row = entries.places[:, entries.mode]
-    longest = np.inf if likelihood.learns_precision else LONGEST
+    order, start, row = entries.by_row.entry, entries.by_row.start[:-1], entries.places[:, entries.mode]
+    longest = np.inf if entries.likelihood.learns_precision else LONGEST
     settled = SETTLED_OF_DRAW if known.cov is None else SETTLED
 
     def newton() -> np.ndarray:
@@ -280,7 +251,7 @@ def find_modes(
     def expand(some: np.ndarray) -> None:
         """What entries at some places say about their latent values."""
         part, said = known._replace(y=known.y[some], theta=known.theta[some]), np.empty((2, len(some)))
-        executor.run(_expand, 0, len(some), likelihood, part, now[:, some], said)
+        executor.run(_expand, 0, len(some), entries.likelihood, part, now[:, some], said)
         says[:, some] = said
 
     mean, moves = newton(), np.arange(N)
@@ -337,11 +308,11 @@ class NewRows:
     labels: Labels | None  # None where the mode has indices: the rows then follow the known ones
     mean: np.ndarray  # (n, R) float64
     cov: np.ndarray  # (n, R, R) float64, zero for a point estimate
-    parts: list[Any] = field(repr=False)
-    cells: np.ndarray = field(repr=False)
-    first: int = field(repr=False)  # how many rows the mode had
-    model: str = field(repr=False)  # what tells the model that they were made by from others
-    sampled: np.ndarray | None = field(repr=False, default=None)  # those of the cells that hold sampled zeros
+    parts: list[Any]
+    cells: np.ndarray
+    first: int  # how many rows the mode had
+    model: str  # what tells the model that they were made by from others
+    sampled: np.ndarray | None = None  # those of the cells that hold sampled zeros
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -357,9 +328,7 @@ class NewRows:
         return pd.DataFrame(each, index=None if self.labels is None else self.labels.index, columns=columns)
 
 
-def transform(
-    model: FittedModel, X: Any, y: Any = None, *, mode: Any, modes: Any = None, value: Any = UNSAID
-) -> NewRows:
+def transform(model: FittedModel, X: Any, y: Any, mode: Any, modes: Any, value: Any) -> NewRows:
     """The rows of unseen labels of one mode given their entries, everything else as it was fitted."""
     fit = model.fit
     belief, k = check_no_deviations(fit.belief, "transform"), mode_of(fit.labels, mode)
@@ -376,14 +345,14 @@ def transform(
     coords[:, k] = int(np.argmax(fit.posterior.seen[fit.layout.rows[k]]))
     packed = packed_rows(coords, fit.posterior, model.spec.unknown)
     free = free_columns(fit.interactions, len(fit.shape))[k]
-    entries = new_entries(k, row, np.delete(packed, k, axis=1), values, free)
+    entries = new_entries(k, row, np.delete(packed, k, axis=1), values, free, fit.likelihood)
     with model.threads() as executor:
         parts = _folded(model, entries, executor)
         # in the columns of `factors_`: of draws as these are aligned
         n, R, end = entries.size, fit.posterior.rank, fit.layout.rows[k].stop
         if belief.n_chains:
-            seen = np.insert(fit.posterior.seen, end, np.zeros(n, dtype=bool), axis=0)
-            layout, at = layout_of(_longer(fit.shape, k, n), fit.column_modes, seen), slice(end, end + n)
+            seen, at = np.insert(fit.posterior.seen, end, np.zeros(n, dtype=bool), axis=0), slice(end, end + n)
+            layout = layout_of([size + n * (j == k) for j, size in enumerate(fit.shape)], fit.column_modes, seen)
             mean, cov = moments_beside(belief.mean[:, : sum(fit.shape)], parts, fit.aligned, layout, at)
         elif isinstance(fit.posterior, PointEstimate):
             mean, cov = parts[0], np.zeros((n, R, R))
@@ -426,7 +395,7 @@ def _new_entries(
 
 def _folded(model: FittedModel, entries: NewEntries, executor: Executor) -> list[Any]:
     """The new rows in every component of the belief."""
-    belief, likelihood, free, method = model.fit.belief, model.fit.likelihood, entries.free, model.fit.method
+    belief, free = model.fit.belief, entries.free
     priors = []  # in the free columns
     for c in range(belief.size):
         mean, cov = prior_of_new(model, c, entries.mode)
@@ -435,11 +404,11 @@ def _folded(model: FittedModel, entries: NewEntries, executor: Executor) -> list
     if belief.n_chains:
         seed = abs(int(model.spec.random_state)) if isinstance(model.spec.random_state, (int, np.integer)) else 0
         says = np.zeros((2, len(entries.y)))
-        return [drawn_rows(belief, c, likelihood, entries, own, says, seed, executor) for c, own in enumerate(priors)]
+        return [drawn_rows(belief, c, entries, own, says, seed, executor) for c, own in enumerate(priors)]
     estimate = isinstance(model.fit.posterior, PointEstimate)
-    if estimate and not likelihood.is_gaussian:
-        fail_value(f"transform of a fit by {method!r} needs real values without a limit; use method='vmp'.")
-    rows = [in_all(new_rows(belief, c, likelihood, entries, prior, executor), free) for c, prior in enumerate(priors)]
+    if estimate and not entries.likelihood.is_gaussian:
+        fail_value(f"transform of a fit by {model.fit.method!r} needs real values without a limit; use method='vmp'.")
+    rows = [in_all(new_rows(belief, c, entries, prior, executor), free) for c, prior in enumerate(priors)]
     return [moments(part, executor)[0] for part in rows] if estimate else rows
 
 
@@ -482,24 +451,17 @@ def with_rows(model: FittedModel, rows: NewRows) -> FitResult:
     if known is not None and (rows.labels is None or (known.rows(rows.labels.index, unknown="ignore") >= 0).any()):
         fail_value(f"the model knows some of the new rows of mode {rows.name!r} already; transform them with it.")
     cells, sampled = fit.cells, fit.sampled
+    later = (n - rows.first) * (np.arange(len(fit.shape)) == rows.mode).astype(np.int32)
     if cells is not None:
-        cells = np.unique(np.concatenate([cells, _moved(rows.cells, rows.mode, n - rows.first)]), axis=0)
+        cells = np.unique(np.concatenate([cells, rows.cells + later]), axis=0)
     if rows.sampled is not None:
-        zeros = _moved(rows.sampled, rows.mode, n - rows.first)
-        sampled = zeros if sampled is None else np.concatenate([sampled, zeros])
+        sampled = rows.sampled + later if sampled is None else np.concatenate([sampled, rows.sampled + later])
     labels = list(fit.labels)
     if rows.labels is not None and known is not None:
         labels[rows.mode] = known.extended(rows.labels.index)
     new = with_new_rows(fit.posterior, rows.mode, rows.parts)
     grown = fit.with_posterior(new, labels=tuple(labels), cells=cells, sampled=sampled, kept=None, stream=None)
     return grown.changed(grown_from=(_digest(grown.posterior), own, *before))
-
-
-def _moved(cells: np.ndarray, k: int, by: int) -> np.ndarray:
-    """Cells whose rows in mode k come so much later."""
-    cells = cells.copy()
-    cells[:, k] += by
-    return cells
 
 
 def _digest(result: Result) -> str:

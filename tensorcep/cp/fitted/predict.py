@@ -10,37 +10,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 from scipy.special import digamma, logsumexp, ndtri
 
 from tensorcep.core import checks
 from tensorcep.core.executor import ALONE, Executor
 from tensorcep.core.fitted import Predictive
-from tensorcep.cp.fitted.forecast import placed
-from tensorcep.cp.fitted.model import FittedModel
-from tensorcep.cp.inputs.coordinates import coords_to_predict, distinct_unknown_rows, names_of, placed_rows
+from tensorcep.cp.fitted.model import FitResult, FittedModel
+from tensorcep.cp.inputs.coordinates import column_of, coords_to_predict, distinct_unknown_rows, names_of, placed_rows
 from tensorcep.cp.model.latent import latent_moments, latent_of_points
 from tensorcep.cp.model.parameters import theta_of, with_parameter
-from tensorcep.cp.posterior.components import Components, EntryTheta, draw_rows
+from tensorcep.cp.posterior import Components, Draws, EntryTheta, Mixture, draw_rows
 from tensorcep.cp.targets.base import OfEach
 from tensorcep.entries.sparse_tensor import SparseTensor
-from tensorcep.entries.tables import UNSAID, column_apart, split_observed
+from tensorcep.entries.tables import UNSAID, as_frame, column_apart, split_observed
 from tensorcep.kernels.rank_update import moments_over
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import mixture_quantile
 from tensorcep.likelihoods.parameters.scale_mixture import NODES, strata, student_logpdf
 from tensorcep.likelihoods.parameters.scale_mixture import nodes as nodes_of
 from tensorcep.priors.deviations import drawn, moments
+from tensorcep.priors.graph import Net
+from tensorcep.priors.ou_process import draw_at, laws_of, laws_of_mode, moments_at, n_lines
+from tensorcep.priors.series import Clock
 
 # Mean and variance of the latent value and the likelihood's parameter, (C, n) each.
 Given: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+Pair: TypeAlias = tuple[np.ndarray, np.ndarray]
+Levels: TypeAlias = Sequence[float]
 # Factors of a precision that quantiles and moments of limited values take: so many, over all components.
 STRATA = 512
 
 
-def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def latent_components(belief: Components, rows: np.ndarray) -> Pair:
     """Mean and variance (C, n) of the latent value at packed rows (n, K), in every component."""
     if belief.cov is None:  # draws keep the dependence that the sampler found
         f = latent_of_points(belief.mean, rows)
@@ -56,7 +61,7 @@ def latent_components(belief: Components, rows: np.ndarray) -> tuple[np.ndarray,
     return f + mean, v + variance
 
 
-def pairs_at(belief: Components, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def pairs_at(belief: Components, rows: np.ndarray) -> Pair:
     """The row that deviates and the time of entries at packed rows (n, K), (n,) each; nan is a time not known."""
     of: Any = belief.deviations
     packed, along = rows[:, of.modes[0]], rows[:, of.modes[1]]
@@ -122,7 +127,7 @@ LEVELS = 512
 LEAST_DOUBT = 1e-4
 
 
-def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> tuple[np.ndarray, np.ndarray]:
+def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> Pair:
     """Mean and variance (n,) of the latent value at packed rows (n, K)."""
     f, v = np.empty(len(rows)), np.empty(len(rows))
 
@@ -136,9 +141,7 @@ def latent(belief: Components, rows: np.ndarray, executor: Executor = ALONE) -> 
     return f, v if belief.doubt is None else v + belief.doubt.mean()
 
 
-def latent_quantiles(
-    belief: Components, rows: np.ndarray, levels: Sequence[float], executor: Executor = ALONE
-) -> np.ndarray:
+def latent_quantiles(belief: Components, rows: np.ndarray, levels: Levels, executor: Executor = ALONE) -> np.ndarray:
     """Quantiles (n, Q) of the latent value at these levels (Q,)."""
     out = np.empty((len(rows), len(levels)))
 
@@ -168,7 +171,7 @@ def latent_quantiles(
 
 def observed_moments(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE, extent: OfEach = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pair:
     """Mean and variance (n,) of a new observation at packed rows (n, K), with extents (n,) if it has some."""
     mean, variance = np.empty(len(rows)), np.empty(len(rows))
     likelihood, parameter = with_parameter(likelihood, belief.theta)
@@ -203,7 +206,7 @@ def observed_logpdf(
     y: np.ndarray,
     executor: Executor = ALONE,
     extent: OfEach = None,
-    moments: tuple[np.ndarray, np.ndarray] | None = None,  # (n,) each: become what `latent` gives
+    moments: Pair | None = None,  # (n,) each: become what `latent` gives
 ) -> np.ndarray:
     """Log predictive density or mass (n,) of observations y at packed rows (n, K)."""
     out = np.empty(len(rows))
@@ -235,7 +238,7 @@ def observed_logpdf(
 
 def observed_tails(
     likelihood: Likelihood, belief: Components, rows: np.ndarray, y: np.ndarray, extent: OfEach = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Pair:
     """Probabilities (n,) of a new observation of at most, and of at least, y at packed rows (n, K)."""
     likelihood, parameter = with_parameter(likelihood, belief.theta)
     lower, upper = np.empty(len(rows)), np.empty(len(rows))
@@ -290,25 +293,9 @@ def observed_quantiles(
     return out
 
 
-def observed_levels(
-    likelihood: Likelihood, belief: Components, rows: np.ndarray, executor: Executor = ALONE
-) -> np.ndarray:
-    """Probabilities (n, L) of the levels of a new observation at packed rows (n, K)."""
-    levels: Any
-    levels, parameter = with_parameter(likelihood, belief.theta)
-    out = np.empty((len(rows), levels.levels.n))
-
-    def write(part: slice) -> None:
-        out[part] = levels.probabilities(*given_at(levels, parameter, belief, rows, None, part))
-
-    _in_blocks(write, belief, len(rows), executor, COPIES)
-    return out
-
-
-def _pooled(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pooled(mean: np.ndarray, variance: np.ndarray) -> Pair:
     """Mean and variance (n,) of a mixture of components with means and variances (C, n); infinite with a mean."""
-    n = mean.shape[1]
-    pooled, spread, within, unused = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    pooled, spread, within, unused = np.empty((4, mean.shape[1]))
     moments_over(np.ascontiguousarray(mean), pooled, spread)
     moments_over(np.ascontiguousarray(variance), within, unused)
     return pooled, np.where(np.isinf(pooled), np.inf, within + spread)
@@ -387,9 +374,78 @@ def knowledge(likelihood: Likelihood, belief: Components, rows: np.ndarray, cove
 
 def _expected(likelihood: Likelihood, f: np.ndarray, theta: np.ndarray) -> np.ndarray:
     """The mean of an observation at latent values f."""
-    flat = np.ascontiguousarray(f).ravel()
-    mean, _ = likelihood.predict(flat, np.zeros(flat.size), np.ascontiguousarray(theta).ravel())
-    return np.asarray(mean).reshape(f.shape)
+    return _each(likelihood.predict, f, np.zeros(f.shape), theta)[0]
+
+
+# Rows of series at times that the model does not know: forecasts, and what lies between its rows.
+
+
+class Placed(NamedTuple):
+    """Where entries are among the rows of a belief with rows at other times."""
+
+    belief: Components  # known rows, one unknown row of each mode, and then rows at other times
+    coords: np.ndarray  # (n, K) int64, with a row that the model knows in place of each at another time
+    later: np.ndarray  # (n, K) int64, the row of the belief of each at another time; -1 of others
+
+    def rows(self, known: np.ndarray) -> np.ndarray:
+        """The rows of the belief, of the packed rows (n, K) of `coords`."""
+        return np.where(self.later >= 0, self.later, known)
+
+
+def placed(model: FittedModel, X: Any, joint: bool = False) -> Placed:
+    """The entries X among the rows of the belief; those of a mode at other times are drawn together if `joint`."""
+    fit = model.fit
+    X = fit.observation.without_extent(X)
+    belief, coords = fit.belief, coords_to_predict(X, fit.labels)
+    later, shape = np.full(coords.shape, -1), fit.posterior.shape
+    if not any(clock is not None for clock in fit.series):
+        return Placed(belief, coords, later)
+    coords, seen = coords.copy(), fit.posterior.seen
+    for k, clock in enumerate(fit.series):
+        unknown = np.flatnonzero((coords[:, k] < 0) | (coords[:, k] >= shape[k]))
+        if clock is None or isinstance(clock, Net) or not len(unknown):
+            continue
+        laws = _laws(fit, k, clock)
+        if laws is None:
+            continue
+        # labels that have none are at nan
+        known = fit.labels[k] is not None
+        times = clock.times_of(pd.Index(column_of(as_frame(X), fit.labels, k))) if known else coords[:, k] / clock.step
+        times = times[unknown]
+        unknown, times = unknown[np.isfinite(times)], times[np.isfinite(times)]
+        distinct, which = np.unique(times, return_inverse=True)
+        later[unknown, k] = belief.mean.shape[1] + which.ravel()
+        coords[unknown, k] = int(np.argmax(seen[fit.layout.rows[k]]))
+        rows, cov = belief.mean[:, fit.layout.rows[k]], belief.cov
+        if cov is None:
+            # the noise of a time is always the same, so that a row does not depend on what else is asked for
+            keys, size = [int(np.float64(time + 0.0).view(np.uint64)) for time in distinct], (len(rows), rows.shape[2])
+            noise = np.stack([np.random.default_rng([key, k]).standard_normal(size) for key in keys], axis=1)
+            mean = draw_at(clock, clock.times, rows, laws, distinct, noise, joint).astype(belief.mean.dtype)
+        else:
+            pairs = zip(rows, cov[:, fit.layout.rows[k]], laws, strict=True)
+            found = [moments_at(clock, clock.times, *one, distinct) for one in pairs]
+            mean, new_cov = (np.stack(part) for part in zip(*found, strict=True))
+            belief = belief._replace(cov=np.concatenate([cov, new_cov], axis=1))
+        belief = belief._replace(mean=np.concatenate([belief.mean, mean], axis=1))
+        if belief.deviations is not None:
+            along = belief.deviations.modes[1] == k
+            belief = belief._replace(later=np.append(belief.later, distinct if along else distinct * np.nan))
+    return Placed(belief, coords, later)
+
+
+def _laws(fit: FitResult, k: int, clock: Clock) -> Any:
+    """What the fit learned of how the rows of mode k depend on each other: of all draws, or a list by member."""
+    result = fit.posterior
+    if isinstance(result, Draws):
+        if result.drifts is None:
+            return None
+        first, lines = sum(n_lines(one) for one in fit.series[:k] if one is not None), np.asarray(result.drifts)
+        return laws_of(lines.reshape(-1, *lines.shape[2:])[:, first : first + n_lines(clock)])
+    members = result.members if isinstance(result, Mixture) else (result,)
+    priors: list[Any] = [getattr(member, "mode_prior", None) for member in members]
+    learned = all(prior is not None and prior.drifts and prior.drifts[k] is not None for prior in priors)
+    return [laws_of_mode(prior, k) for prior in priors] if learned else None
 
 
 def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
@@ -398,7 +454,7 @@ def belief_at(model: FittedModel, X: Any) -> tuple[Components, np.ndarray]:
     return found.belief, found.rows(model.packed(found.coords))
 
 
-def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
+def predict_latent(model: FittedModel, X: Any) -> Pair:
     """Posterior mean and variance of the latent value (the CP sum, plus a lower limit) of each entry."""
     belief, rows = belief_at(model, X)
     with model.threads() as executor:
@@ -406,7 +462,7 @@ def predict_latent(model: FittedModel, X: Any) -> tuple[np.ndarray, np.ndarray]:
     return mean + model.fit.observation.origin, variance
 
 
-def observed(model: FittedModel, X: Any, **extent: Any) -> tuple[np.ndarray, np.ndarray]:
+def observed(model: FittedModel, X: Any, **extent: Any) -> Pair:
     """Mean and variance of a new observation of each entry."""
     (belief, rows), extents = belief_at(model, X), model.fit.observation.extent_of(X, extent)
     with model.threads() as executor:
@@ -436,6 +492,21 @@ def interval(model: FittedModel, X: Any, coverage: float, of_latent: bool = Fals
         return observed_quantiles(likelihood, belief, rows, (tail, 1.0 - tail), executor, extents)
 
 
+def observed_levels(model: FittedModel, X: Any) -> np.ndarray:
+    """Probabilities (n, L) of the levels of a new observation of each entry."""
+    belief, rows = belief_at(model, X)
+    levels: Any
+    levels, parameter = with_parameter(model.likelihood_of_new, belief.theta)
+    out = np.empty((len(rows), levels.levels.n))
+
+    def write(part: slice) -> None:
+        out[part] = levels.probabilities(*given_at(levels, parameter, belief, rows, None, part))
+
+    with model.threads() as executor:
+        _in_blocks(write, belief, len(rows), executor, COPIES)
+    return out
+
+
 def judged_entries(
     model: FittedModel, X: Any, y: Any, modes: Any, value: Any, extent: dict[str, Any], empty: bool = False
 ) -> tuple[Any, Any, np.ndarray | None]:
@@ -445,9 +516,7 @@ def judged_entries(
     return *split_observed(names_of(model.fit.labels), X, y, modes, value, empty), extents
 
 
-def log_score(
-    model: FittedModel, X: Any, y: Any = None, *, modes: Any = None, value: Any = UNSAID, **extent: Any
-) -> np.ndarray:
+def log_score(model: FittedModel, X: Any, y: Any, modes: Any, value: Any, extent: dict[str, Any]) -> np.ndarray:
     """Log predictive density or mass of the observations y, (n,); of counts exposure= or n_trials= as in `fit`."""
     X, y, extents = judged_entries(model, X, y, modes, value, extent)
     likelihood, (belief, rows) = model.likelihood_of_new, belief_at(model, X)
@@ -464,7 +533,7 @@ class EntryPredictive(Predictive):
         self._model, self._X = model, X
 
     @cached_property
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def _moments(self) -> Pair:
         return observed(self._model, self._X)
 
     @property
@@ -488,7 +557,7 @@ class EntryPredictive(Predictive):
         return (lower <= y) & (y <= upper)
 
     def log_score(self, y: np.ndarray) -> np.ndarray:
-        return log_score(self._model, self._X, y)
+        return log_score(self._model, self._X, y, None, UNSAID, {})
 
 
 def row_draws(
@@ -575,3 +644,47 @@ def scored_entries(
             UserWarning,
         )
     return X, np.asarray(checks.check_unmasked(y, "y")), checks.check_unmasked(sample_weight, "sample_weight"), extents
+
+
+# How odd observations are under what the model predicts of them.
+
+SCORES = ("value", "mean", "sd", "surprise", "lower_tail", "upper_tail", "unseen")
+
+
+def anomaly_score(model: FittedModel, X: Any, y: Any, modes: Any, value: Any, extent: dict[str, Any]) -> pd.DataFrame:
+    """How odd each observation is; in a stream, of a batch before it is learned."""
+    fit, likelihood = model.fit, model.likelihood_of_new
+    X, y, extents = judged_entries(model, X, y, modes, value, extent, empty=True)
+    if y is None:
+        checks.fail_value("anomaly_score needs what was observed: give y, or the column that holds it as value=.")
+    coords = coords_to_predict(X, fit.labels)
+    values = likelihood.check_y(checks.check_values(fit.observation.coded(y), len(coords), name="y"))
+    found = placed(model, X)
+    rows, unseen = placed_rows(found.coords, fit.posterior, fit.described)
+    if model.spec.unknown == "error":
+        model.packed(found.coords)  # which refuses them
+    if isinstance(X, pd.DataFrame):
+        frame = X.reset_index(drop=True)
+    elif isinstance(X, SparseTensor):
+        frame = X.to_pandas(value=SCORES[0]).drop(columns=SCORES[0]).set_axis(names_of(X.labels), axis=1)
+    else:
+        frame = pd.DataFrame(coords, columns=names_of(fit.labels))
+    shown = np.asarray(fit.observation.coded(y), dtype=np.float64)
+    return with_scores(frame, (shown, *scored(likelihood, found.belief, found.rows(rows), values, extents), unseen))
+
+
+def scored(
+    likelihood: Likelihood, belief: Components, rows: np.ndarray, values: np.ndarray, extents: np.ndarray | None = None
+) -> tuple[np.ndarray, ...]:
+    """Mean, sd, surprise and both tails of values (n,) of the likelihood's coding, at packed rows (n, K)."""
+    mean, variance = observed_moments(likelihood, belief, rows, extent=extents)
+    surprise = -observed_logpdf(likelihood, belief, rows, values, extent=extents) - likelihood.log_slopes(values)
+    return mean, np.sqrt(variance), surprise, *observed_tails(likelihood, belief, rows, values, extents)
+
+
+def with_scores(frame: pd.DataFrame, numbers: tuple[np.ndarray, ...]) -> pd.DataFrame:
+    """A frame of modes with the columns of SCORES."""
+    names = list(frame.columns)
+    for name, numbers_of in zip(SCORES, numbers, strict=True):
+        frame[f"predicted_{name}" if name in names else name] = numbers_of
+    return frame

@@ -25,12 +25,11 @@ from tensorcep.core import checks
 from tensorcep.core.executor import Executor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.fitted.alignment import TINY, RowLayout
-from tensorcep.cp.fitted.forecast import placed
 from tensorcep.cp.fitted.model import FitResult, FittedModel
-from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments
+from tensorcep.cp.fitted.predict import draw, knowledge, observed_moments, placed
 from tensorcep.cp.inputs import coordinates
 from tensorcep.cp.inputs.side_information import check_no_deviations
-from tensorcep.cp.posterior.components import Components, draw_rows
+from tensorcep.cp.posterior import Components, draw_rows
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_frame
 from tensorcep.kernels.sorting import best_of_rows
@@ -193,7 +192,17 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
         for j in listed:
             rows[j] = packed[j] = rows[j][:0]
         return Combined(fit.belief, rows, packed, shown, fixed)
-    found = placed(model, _lines_of(fit, listed))
+    # cells in whose first lines each of these modes has its rows, as `predict` takes them
+    n, columns = max(map(len, listed.values())), []
+    for j, labels in enumerate(fit.labels):
+        items = listed.get(j, [0 if labels is None else labels.index[0]])
+        if labels is None:
+            items = [checks.check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
+        columns.append(pd.Index(items, tupleize_cols=False).take(np.arange(n) % len(items)))
+    cells: Any = pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
+    if all(labels is None for labels in fit.labels):
+        cells = np.stack([np.asarray(column) for column in columns], axis=1)
+    found = placed(model, cells)
     known, unknown = fit.posterior.seen if fit.described is None else fit.posterior.seen | fit.described, []
     for j, given_rows in listed.items():
         at, later = found.coords[: len(given_rows), j], found.later[: len(given_rows), j]
@@ -213,19 +222,6 @@ def _combinations(model: FittedModel, k: int, given: dict[int, Any]) -> Combined
             checks.fail_value(f'{what}; fit with such rows, or set unknown="prior".')
         checks.warn_user(f"{what}; their prior is used.", UserWarning)
     return Combined(found.belief, rows, packed, shown, fixed)
-
-
-def _lines_of(fit: FitResult, listed: dict[int, list[Any]]) -> Any:
-    """Cells in whose first lines each of these modes has its rows, as `predict` takes them."""
-    n, names, columns = max(map(len, listed.values())), coordinates.names_of(fit.labels), []
-    for j, known in enumerate(fit.labels):
-        items = listed.get(j, [0 if known is None else known.index[0]])
-        if known is None:
-            items = [checks.check_int(f"a row of mode {names[j]!r}", item, 0) for item in items]
-        columns.append(pd.Index(items, tupleize_cols=False).take(np.arange(n) % len(items)))
-    if all(known is None for known in fit.labels):
-        return np.stack([np.asarray(column) for column in columns], axis=1)
-    return pd.DataFrame(dict(enumerate(columns))).set_axis(names, axis=1)
 
 
 def _left_out(fit: FitResult, exclude: Any, k: int, chosen: Combined) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -278,9 +274,7 @@ def _cells_of(fit: FitResult, exclude: Any, k: int) -> tuple[list[int], np.ndarr
     return modes, np.stack([coordinates.rows_of_column(fit.labels, j, table[names[j]]) for j in modes], axis=1)
 
 
-def similar(
-    model: FittedModel, mode: Any, row: Any, n: int = 10, coverage: float = 0.9, random_state: Any = 0
-) -> pd.DataFrame:
+def similar(model: FittedModel, mode: Any, row: Any, n: int, coverage: float, random_state: Any) -> pd.DataFrame:
     """The rows of a mode that are most like one of them."""
     n, tail = checks.check_int("n", n), 0.5 * (1.0 - checks.check_fraction("coverage", coverage))
     fit, k = model.fit, coordinates.mode_of(model.fit.labels, mode)
@@ -313,9 +307,7 @@ def similar(
     return frame
 
 
-def predict_block(
-    model: FittedModel, given: Mapping[Any, Any] | None = None, modes: Any = None, return_std: bool = False
-) -> Any:
+def predict_block(model: FittedModel, given: Mapping[Any, Any] | None, modes: Any, return_std: bool) -> Any:
     """Predictive means of every combination of rows of some modes, the others being given."""
     fit = model.fit
     if fit.likelihood.levels is not None:

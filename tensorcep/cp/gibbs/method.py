@@ -47,9 +47,8 @@ from tensorcep.cp.model.latent import latent_of_entries, relative_change
 from tensorcep.cp.model.memmap import StoredTargets, by_row_of, value_offset
 from tensorcep.cp.model.parameters import kernel_arguments
 from tensorcep.cp.model.problem import USUAL, Problem, weights_of_entries
-from tensorcep.cp.posterior.belief import Draws
-from tensorcep.cp.posterior.components import EntryTheta, stack_draws
-from tensorcep.cp.settings.sampling import Gibbs, PGGibbs, Sampler
+from tensorcep.cp.posterior import Draws, EntryTheta, stack_draws
+from tensorcep.cp.settings import Gibbs, PGGibbs, Sampler
 from tensorcep.kernels.rows import arrange
 from tensorcep.kernels.rows import draw_rows as draw_packed_rows
 from tensorcep.kernels.slots import LANES

@@ -17,7 +17,7 @@ from tensorcep.cp.model.latent import latent_of_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import ENTRIES_AT_A_TIME
 from tensorcep.cp.model.subsets import of_telling
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import log_density
 

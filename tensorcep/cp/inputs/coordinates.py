@@ -12,7 +12,7 @@ from tensorcep.core import checks
 from tensorcep.core.checks import fail_value
 from tensorcep.core.packing import offsets
 from tensorcep.cp.model.entries import OfEach
-from tensorcep.cp.posterior.belief import Result
+from tensorcep.cp.posterior import Result
 from tensorcep.entries.labels import Labels, column_names
 from tensorcep.entries.sparse_tensor import SparseTensor, frame_entries
 from tensorcep.entries.tables import as_frame, check_columns_not_in_index

@@ -11,7 +11,7 @@ from tensorcep.core.checks import fail_value, warn_user
 from tensorcep.core.settings import Settings
 from tensorcep.cp.inputs.coordinates import by_mode, mode_of, names_of
 from tensorcep.cp.methods import refuse_unable
-from tensorcep.cp.posterior.components import Components
+from tensorcep.cp.posterior import Components
 from tensorcep.entries.labels import Labels
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.features import Design, Features, Mode, designed, warn_of_rows_without

@@ -39,7 +39,7 @@ from tensorcep.cp.model.memmap import by_row_of, change_and_score, sum_rows, val
 from tensorcep.cp.model.parameters import Laws, Parameters, kernel_arguments, shared_arguments
 from tensorcep.cp.model.problem import USUAL, Problem, weights_of_entries
 from tensorcep.cp.model.subsets import tells
-from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.posterior import Posterior
 from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products, row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES

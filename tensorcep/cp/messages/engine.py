@@ -20,8 +20,8 @@ from tensorcep.cp.model.entries import Entries
 from tensorcep.cp.model.latent import latent_of_entries, move_latent
 from tensorcep.cp.model.parameters import kernel_arguments, marginals_of_rows, parameters_of, results, shared_arguments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.settings.messages import CEP, Laplace, bytes_of_cavities
+from tensorcep.cp.posterior import Posterior
+from tensorcep.cp.settings import CEP, Laplace, bytes_of_cavities
 from tensorcep.kernels.lanes import work_array
 from tensorcep.kernels.rows import row_moments
 from tensorcep.kernels.slots import LANES, lane_zeros

@@ -16,8 +16,8 @@ from tensorcep.core.checks import check_choice, check_int, fail_value
 from tensorcep.core.packing import diagonal, offsets, pack, unpack
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.rows import RowState, seen_rows
-from tensorcep.cp.posterior.belief import Posterior
-from tensorcep.cp.settings.base import PRESETS
+from tensorcep.cp.posterior import Posterior
+from tensorcep.cp.settings import PRESETS
 from tensorcep.priors.base import Drift, ModePrior, of_mode
 
 PARTS = ("main", "pair", "cp")

@@ -31,7 +31,7 @@ MAX_PARTS = 64
 class Entries(NamedTuple):
     """Observed entries in blocks of LANES, in the order of their coordinates."""
 
-    rows: np.ndarray  # (n_blocks, K, LANES) int32, packed (`cp.posterior.belief`); padding lanes point at row 0
+    rows: np.ndarray  # (n_blocks, K, LANES) int32, packed (`cp.posterior`); padding lanes point at row 0
     y: np.ndarray  # (n_blocks, LANES)
     weight: np.ndarray  # (n_blocks, LANES), 1 for an entry, 0 for padding
     chunk_start: np.ndarray  # (C + 1,) int64, blocks of chunk c are chunk_start[c]:chunk_start[c + 1]

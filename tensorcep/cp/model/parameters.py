@@ -12,8 +12,7 @@ from tensorcep.core.arrays import empty_near, fill_by_parts, room_of
 from tensorcep.core.checks import check_int, fail_value
 from tensorcep.cp.model.latent import latent_moments
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, UnevenNoise
-from tensorcep.cp.posterior.components import Components, EntryTheta, Thresholds
+from tensorcep.cp.posterior import Components, Dispersion, EntryTheta, GammaNoise, Thresholds, UnevenNoise
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.counts import Beta

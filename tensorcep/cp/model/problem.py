@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorcep.core.loop import Capabilities
 from tensorcep.cp.model.entries import Entries, in_lanes
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors.base import RowPrior
 

@@ -25,7 +25,7 @@ from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
 from tensorcep.cp.plan import spec as rules
 from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec, RunOptions, is_auto, is_random
-from tensorcep.cp.settings.base import Size, size_of
+from tensorcep.cp.settings import Size, size_of
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED

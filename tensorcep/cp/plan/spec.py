@@ -26,11 +26,7 @@ from tensorcep.cp.methods import METHODS, is_able, methods_with, proposes_rows, 
 from tensorcep.cp.model.columns import parts_of
 from tensorcep.cp.model.memmap import PIECE, SORTING_BYTES
 from tensorcep.cp.model.subsets import MOST_SAMPLED
-from tensorcep.cp.settings.base import Memory, Size, size_of
-from tensorcep.cp.settings.meanfield import VMP
-from tensorcep.cp.settings.messages import CEP
-from tensorcep.cp.settings.registry import SETTINGS, checked_method
-from tensorcep.cp.settings.sampling import LEAST_DRAWS, Gibbs, Sampler
+from tensorcep.cp.settings import CEP, LEAST_DRAWS, SETTINGS, VMP, Gibbs, Memory, Sampler, Size, checked_method, size_of
 from tensorcep.cp.targets.base import Chosen, Target
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.priors import LEARNED

@@ -32,9 +32,8 @@ from tensorcep.cp.model.entries import pack_entries, rows_of
 from tensorcep.cp.model.parameters import likelihood_after, with_parameter
 from tensorcep.cp.model.problem import Problem, with_powers
 from tensorcep.cp.model.subsets import with_extents
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior
-from tensorcep.cp.posterior.components import Components
-from tensorcep.cp.settings.messages import CEP
+from tensorcep.cp.posterior import Components, GammaNoise, Posterior
+from tensorcep.cp.settings import CEP
 from tensorcep.cp.stream import modes
 from tensorcep.cp.targets.base import ERRORS, outweighing
 from tensorcep.likelihoods.base import Likelihood

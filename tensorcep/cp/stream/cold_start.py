@@ -43,8 +43,8 @@ from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
 from tensorcep.cp.plan.plan import Plan
 from tensorcep.cp.plan.spec import FitSpec, check_revisit, every_column, given_int, is_auto, leaves_columns, stream_rank
-from tensorcep.cp.posterior.belief import Posterior, first_member
-from tensorcep.cp.settings.registry import checked_method, settings_for
+from tensorcep.cp.posterior import Posterior, first_member
+from tensorcep.cp.settings import checked_method, settings_for
 from tensorcep.cp.stream import adf, modes
 from tensorcep.cp.stream.reservoir import Kept, Reservoir, Stream, keys_of, with_new
 from tensorcep.likelihoods.base import Likelihood

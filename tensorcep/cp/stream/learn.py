@@ -30,16 +30,16 @@ from tensorcep.core.settings import Settings
 from tensorcep.cp.calibration.prequential import LEAST_SCORE, Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.fit.outcome import Dropped, entries_of_fit, moved_up, refit_without, rows_left
 from tensorcep.cp.fit.refit import gaussian_fit
-from tensorcep.cp.fitted.anomaly import scored, with_scores
 from tensorcep.cp.fitted.model import FitResult, FittedModel, FittedRows, rows_of_posterior
+from tensorcep.cp.fitted.predict import scored, with_scores
 from tensorcep.cp.inputs import coordinates
 from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
 from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows, word_of
 from tensorcep.cp.inputs.weights import check_power
 from tensorcep.cp.methods import METHODS, get_method
 from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto, with_numbers
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior
-from tensorcep.cp.settings.registry import settings_for
+from tensorcep.cp.posterior import GammaNoise, Posterior
+from tensorcep.cp.settings import settings_for
 from tensorcep.cp.stream import adf, cold_start, reservoir
 from tensorcep.cp.stream.cold_start import Beginning, Commit
 from tensorcep.cp.stream.modes import StreamState, forecast, modes_of, posterior_of, with_rows

@@ -30,7 +30,7 @@ from tensorcep.cp.fit.deviations import deviations_of, expected_size
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import Dispersion, GammaNoise, Posterior, first_member
+from tensorcep.cp.posterior import Dispersion, GammaNoise, Posterior, first_member
 from tensorcep.priors.base import Drift, ModeParameters, ModePrior, RowSites, moments_of
 from tensorcep.priors.coupled import Chain, Known
 from tensorcep.priors.deviations import Deviations

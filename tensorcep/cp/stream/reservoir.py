@@ -24,7 +24,7 @@ from tensorcep.cp.fit.outcome import moved_up
 from tensorcep.cp.fitted.new_rows import Natural, in_all
 from tensorcep.cp.messages.engine import Messages
 from tensorcep.cp.model.subsets import telling
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior
+from tensorcep.cp.posterior import GammaNoise, Posterior
 from tensorcep.cp.stream.adf import BatchProblem, batch_of
 from tensorcep.cp.stream.modes import ModeRows, StreamState
 from tensorcep.kernels.slots import LANES

@@ -16,8 +16,7 @@ from tensorcep.cp.inputs.coordinates import Entries, refuse_others, training_ent
 from tensorcep.cp.inputs.weights import Weighted
 from tensorcep.cp.model.entries import OfEach as OfEach
 from tensorcep.cp.model.problem import Uneven
-from tensorcep.cp.posterior.belief import GammaNoise
-from tensorcep.cp.posterior.components import EntryTheta
+from tensorcep.cp.posterior import EntryTheta, GammaNoise
 from tensorcep.entries.io import Batch
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.likelihoods.base import Likelihood

@@ -16,8 +16,7 @@ from tensorcep.cp.methods import METHODS, refuse_unable
 from tensorcep.cp.model.memmap import StoredColumns
 from tensorcep.cp.model.problem import Uneven
 from tensorcep.cp.model.subsets import telling
-from tensorcep.cp.posterior.belief import GammaNoise
-from tensorcep.cp.posterior.components import EntryTheta
+from tensorcep.cp.posterior import EntryTheta, GammaNoise
 from tensorcep.cp.targets.base import Chosen, Decided, Facts, Observation, OfEach, Target, deciding
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN, of_power

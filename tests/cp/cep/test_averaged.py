@@ -14,7 +14,7 @@ from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.cep.method import CEP
 from tensorcep.cp.cep.stochastic import averaged_rows, closed_chunks
 from tensorcep.cp.cep.update import cep_slots
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.kernels.lanes import work_array
 from tensorcep.priors.fixed import Prior
 

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from tensorcep.core.packing import offsets, unpack
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.priors.fixed import Prior
 
 FIXED = 1e12  # a prior precision at which a row does not move

@@ -13,7 +13,7 @@ from helpers.models import paper
 from scipy.optimize import linear_sum_assignment
 
 import tensorcep as tc
-from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior import Draws
 
 MADE = {"factors", "factor_covs", "aligned"}
 

@@ -17,7 +17,7 @@ from tensorcep.cp.fit.diagnostics import doubt_of
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import known_at, with_extents
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, VMP

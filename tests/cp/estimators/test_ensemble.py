@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 import tensorcep as tc
 from tensorcep.cp.fit.outcome import unseen_moments
-from tensorcep.cp.posterior.belief import Mixture, Posterior
+from tensorcep.cp.posterior import Mixture, Posterior
 
 EVERY = each("name", NAMES)
 QUICK = {"method": "cep", "interactions": "cp", "max_iter": 25, "tol": 0.3, "anneal": 3, "n_starts": 1}

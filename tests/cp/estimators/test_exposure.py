@@ -12,11 +12,10 @@ from scipy.stats import poisson
 
 import tensorcep as tc
 from tensorcep.core.executor import ThreadExecutor
-from tensorcep.core.packing import pack
-from tensorcep.cp.model.entries import entries_by_row, pack_entries
+from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
 from tensorcep.cp.model.subsets import with_extents
-from tensorcep.cp.wopt import Penalty, loss_and_gradient
+from tensorcep.cp.wopt import init, loss_and_gradient
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.methods import CEP, PGVB, VMP, WOPT, Laplace, PGGibbs
 from tensorcep.priors.fixed import FixedPrior, natural_prior
@@ -102,10 +101,9 @@ def test_gradient_of_wopt_with_exposures():
     prior = FixedPrior(*natural_prior(tc.Prior([0.0] * 3, [1.0] * 3), SHAPE, 2))
     entries = with_extents(pack_entries(X, y, SHAPE), likelihood, exposure)
     problem = Problem(entries, SHAPE, 2, likelihood, prior, None, None)
-    penalty = Penalty(0.0, np.zeros((1, 2)), pack(np.eye(2)[None]))
     rows, ways = np.random.default_rng(0).normal(0.5, 0.3, (2, sum(SHAPE), 2))
-    by_row = entries_by_row(entries)
-    loss = [loss_and_gradient(rows + h * ways, by_row, penalty, problem, ThreadExecutor(1)) for h in (-1e-5, 0.0, 1e-5)]
+    one, state = ThreadExecutor(1), init(problem, WOPT(ridge=0.0), ThreadExecutor(1))
+    loss = [loss_and_gradient(rows + h * ways, state, problem, one) for h in (-1e-5, 0.0, 1e-5)]
     assert (loss[2][0] - loss[0][0]) / 2e-5 == pytest.approx(float((loss[1][1] * ways).sum()), rel=1e-6)
     f = np.prod([rows[X[:, k] + [0, 9, 17][k]] for k in range(3)], axis=0).sum(axis=1)
     assert loss[1][0] == pytest.approx(-poisson.logpmf(y, exposure * np.exp(f)).sum(), rel=1e-10)

@@ -16,7 +16,7 @@ from helpers.cases import each
 import tensorcep as tc
 from tensorcep.cp.fit import outcome
 from tensorcep.cp.model import memmap
-from tensorcep.cp.settings.sampling import Gibbs, PGGibbs
+from tensorcep.cp.settings import Gibbs, PGGibbs
 
 AVERAGED = tc.CEP(messages="averaged", n_starts=2, anneal=2)
 SHAPE, NAMES = (60, 40, 8), ["user", "item", "hour"]

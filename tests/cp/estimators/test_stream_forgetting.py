@@ -11,7 +11,7 @@ from helpers.data import entries, new
 import tensorcep as tc
 from tensorcep.core.packing import offsets
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.posterior.belief import Posterior
+from tensorcep.cp.posterior import Posterior
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import engine_of

@@ -12,7 +12,7 @@ from helpers.problems import settings_of
 import tensorcep as tc
 from tensorcep.core.packing import unpack
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.posterior.belief import GammaNoise, Posterior
+from tensorcep.cp.posterior import GammaNoise, Posterior
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.modes import begin, posterior_of

@@ -21,7 +21,7 @@ from tensorcep.cp.calibration.holdout import (
     noise_law_of,
     with_factors,
 )
-from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior import Draws
 
 X = np.linspace(-6.0, 6.0, 49)
 

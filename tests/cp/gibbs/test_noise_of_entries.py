@@ -11,7 +11,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem, Uneven
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.parameters import scale_mixture
 from tensorcep.likelihoods.parameters.scale_mixture import ALPHAS

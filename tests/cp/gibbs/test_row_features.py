@@ -27,7 +27,7 @@ from tensorcep.core.executor import ThreadExecutor
 from tensorcep.cp.gibbs import method as samplers
 from tensorcep.cp.model.entries import pack_entries
 from tensorcep.cp.model.problem import Problem
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.priors import regression
 from tensorcep.priors.base import ModePrior

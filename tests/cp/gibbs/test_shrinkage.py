@@ -16,7 +16,7 @@ from tensorcep import CPRegressor
 from tensorcep.cp.calibration.holdout import hold_out
 from tensorcep.cp.calibration.null_model import can_shrink, constant_law, shrink, with_constant
 from tensorcep.cp.fitted.predict import latent, latent_quantiles, observed_moments
-from tensorcep.cp.posterior.belief import Draws
+from tensorcep.cp.posterior import Draws
 from tensorcep.likelihoods import get_likelihood
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.tobit import censored_at

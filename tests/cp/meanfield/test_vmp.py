@@ -18,7 +18,7 @@ from tensorcep import CPClassifier, CPCountRegressor
 from tensorcep.core.executor import ThreadExecutor
 from tensorcep.core.packing import offsets, unpack
 from tensorcep.cp.meanfield.method import first_square, update_mode
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.cp.simulate import simulate_cp
 from tensorcep.datasets import published_entries
 from tensorcep.priors.fixed import Prior

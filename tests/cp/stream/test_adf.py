@@ -10,7 +10,7 @@ from tensorcep.core.loop import run
 from tensorcep.core.packing import unpack
 from tensorcep.core.persist.records import merge, read_as, split, tree_of
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import uniform_means

@@ -13,7 +13,7 @@ from tensorcep import CPClassifier
 from tensorcep.core.loop import run
 from tensorcep.cp.cep import method as cep
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.settings.messages import CEP
+from tensorcep.cp.settings import CEP
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.learn import engine_of
 from tensorcep.priors.fixed import Prior

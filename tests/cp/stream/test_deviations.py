@@ -16,7 +16,7 @@ from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.inputs.batches import as_batch
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.cp.stream import cold_start
 from tensorcep.cp.stream.adf import absorb, batch_of, learn, prior_by_other_rows
 from tensorcep.cp.stream.learn import learn_arrival

@@ -7,7 +7,7 @@ import pytest
 from helpers.cases import each
 
 import tensorcep as tc
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 ROWS, PER_ROW = 30, 3

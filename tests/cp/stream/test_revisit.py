@@ -7,7 +7,7 @@ from helpers.cases import each
 from helpers.problems import settings_of
 
 from tensorcep.cp.methods import get_method
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.cp.stream import adf
 from tensorcep.cp.stream.adf import learn
 from tensorcep.cp.stream.modes import begin, posterior_of

@@ -11,7 +11,7 @@ from helpers.problems import settings_of
 from tensorcep.core.packing import pack, unpack
 from tensorcep.cp.fitted.new_rows import Natural
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.posterior.belief import GammaNoise
+from tensorcep.cp.posterior import GammaNoise
 from tensorcep.cp.stream.adf import absorb, batch_of, learn, prior_by_other_rows
 from tensorcep.cp.stream.modes import ModeRows, StreamState, forecast, rows_together, with_messages, with_rows
 from tensorcep.entries.labels import Labels
