@@ -41,6 +41,8 @@ DBLP_SHAPE = (10_000, 200, 10_000)
 def registry() -> dict[str, dict[str, Any]]:
     """Return, for each file by its relative name, "url" (at a fixed commit), "sha256" and "bytes".
 
+    Examples
+    --------
     >>> from tensorcep import datasets
     >>> "alog/train-fold-1.txt" in datasets.registry()
     True
@@ -57,6 +59,8 @@ def fetch(file: str) -> Path:
     Raises an ImportError when a download is needed and pooch is not installed, a FileNotFoundError, with the URL and
     the place where the file belongs, when it fails, and a ValueError when a file has a wrong checksum.
 
+    Examples
+    --------
     >>> tensorcep.datasets.fetch("alog/train-fold-1.txt")  # doctest: +SKIP
     """
     check_choice("file", file, registry())
@@ -104,6 +108,8 @@ def published_entries(file: str) -> tuple[np.ndarray, np.ndarray]:
 
     Parameters and errors are those of `fetch`.
 
+    Examples
+    --------
     >>> coords, values = tensorcep.datasets.published_entries("alog/train-fold-1.txt")  # doctest: +SKIP
     """
     check_choice("file", file, [name for name in registry() if name.endswith(".txt")])
@@ -180,6 +186,8 @@ def load_alog(fold: int) -> Fold:
     Source: Zhe, Zhang, Wang, Lee, Xu, Qi, Ghahramani (2016), Distributed flexible nonlinear tensor factorization;
     the folds are those of Wang and Zhe (2019), Conditional expectation propagation.
 
+    Examples
+    --------
     >>> tensorcep.datasets.load_alog(1).train.nnz  # doctest: +SKIP
     """
     return _load_fold("alog", fold, ALOG_SHAPE)
@@ -191,6 +199,8 @@ def load_enron(fold: int) -> Fold:
     1,010 training and about 8,360 test entries, ones and sampled zeros. Parameters, errors, source and what is said of
     repeated cells are those of `load_alog`. In fold 3 one training entry, a one, is in the test set too.
 
+    Examples
+    --------
     >>> tensorcep.datasets.load_enron(1).train.nnz  # doctest: +SKIP
     """
     return _load_fold("enron", fold, ENRON_SHAPE)
@@ -206,6 +216,8 @@ def load_dblp() -> DBLP:
     Source: Du, Zheng, Lee, Zhe (2018), Probabilistic streaming tensor decomposition; the test sets are those of Wang
     and Zhe (2019), Conditional expectation propagation.
 
+    Examples
+    --------
     >>> len(tensorcep.datasets.load_dblp().tests)  # doctest: +SKIP
     """
     data = _matlab("dblp/dblp.mat")["data"]
@@ -217,6 +229,8 @@ def load_dblp() -> DBLP:
 def available() -> list[DatasetInfo]:
     """List the data sets: name, what it is, source, bytes to download, and whether its files are already there.
 
+    Examples
+    --------
     >>> from tensorcep import datasets
     >>> [info.name for info in datasets.available()][:2]
     ['alog', 'enron']
@@ -285,6 +299,8 @@ def load_gp(name: str) -> Points:
     Source: UCI machine learning repository and MASS (Venables and Ripley); the files are those of Zhang, Walder,
     Bonilla, Rizoiu, Xie (2020), Quantile propagation for Wasserstein-approximate Gaussian processes.
 
+    Examples
+    --------
     >>> tensorcep.datasets.load_gp("sonar").X.shape  # doctest: +SKIP
     """
     files, delimiter, positive = GP_FILES[check_choice("name", name, GP_FILES)]
@@ -305,6 +321,8 @@ def load_coal_mining() -> Points:
 
     Source: Jarrett (1979), A note on the intervals between coal-mining disasters.
 
+    Examples
+    --------
     >>> from tensorcep import datasets
     >>> year, events = datasets.load_coal_mining()
     >>> len(events), int(events.sum())
@@ -320,6 +338,8 @@ def read_glass(path: str | os.PathLike[str]) -> Points:
     214 x 10: a running number and nine measurements; 1 for window glass (types 1 to 4), 0 for others. FileNotFoundError
     or ValueError if there is no such file, or a line does not hold 11 numbers.
 
+    Examples
+    --------
     >>> X, y = tensorcep.datasets.read_glass("glass.data")  # doctest: +SKIP
     """
     table = _numbers(path, 11)
@@ -331,6 +351,8 @@ def read_wine(path: str | os.PathLike[str], first: int, second: int) -> Points:
 
     13 measurements; 1 for the cultivar `second`, 0 for `first` (each 1, 2 or 3). Errors are those of `read_glass`.
 
+    Examples
+    --------
     >>> X, y = tensorcep.datasets.read_wine("wine.data", 1, 2)  # doctest: +SKIP
     """
     pair = [check_int(name, value, 1, 3) for name, value in (("first", first), ("second", second))]
@@ -362,6 +384,8 @@ def load_uci(name: str, link: str, fold: int) -> PointsFold:
     Source: UCI machine learning repository; the splits are those of Wang and Zhe (2019), Conditional expectation
     propagation. The sizes differ from those that the paper prints.
 
+    Examples
+    --------
     >>> tensorcep.datasets.load_uci("pima", "probit", 1).train.X.shape  # doctest: +SKIP
     """
     check_choice("name", name, UCI_NAMES)
@@ -377,6 +401,8 @@ def load_simulation(name: str) -> Simulation:
 
     Source: Wang and Zhe (2019), Conditional expectation propagation.
 
+    Examples
+    --------
     >>> tensorcep.datasets.load_simulation("probit-1").train.X.shape  # doctest: +SKIP
     """
     check_choice("name", name, [f"{link}-{k}" for link in LINKS for k in (1, 2)])
@@ -399,6 +425,8 @@ def load_covid19_serology() -> SparseTensor:
 
     Source: Zohar et al. (2020), Cell 183(6), as prepared by Tan et al. (2021), Molecular Systems Biology 17(9).
 
+    Examples
+    --------
     >>> from tensorcep import datasets
     >>> datasets.load_covid19_serology().shape
     (438, 6, 11)
@@ -419,6 +447,8 @@ def load_il2() -> SparseTensor:
     Source: Orcutt-Jahns, Emmel, Snyder, Taylor, Meyer (2021), Multivalency enhances the specificity of Fc-cytokine
     fusions.
 
+    Examples
+    --------
     >>> from tensorcep import datasets
     >>> datasets.load_il2().shape
     (13, 4, 12, 8)

@@ -178,6 +178,8 @@ class Labels:
 
         A label that is not known is refused by a ValueError; if `unknown` is "ignore" and not "error", it has row -1.
 
+        Examples
+        --------
         >>> Labels(["Treg", "NK"]).rows(["NK", "NK", "Treg"]).tolist()
         [1, 1, 0]
         """
@@ -206,6 +208,8 @@ class Labels:
     def extended(self, labels: Any) -> Labels:
         """Return labels with the unknown ones among `labels` appended in order of first appearance.
 
+        Examples
+        --------
         >>> Labels(["Treg", "NK"]).extended(["NK", "B"])
         Labels(['Treg', 'NK', 'B'], n=3)
         """
@@ -222,6 +226,8 @@ class Labels:
         cannot be compared with each other stay in order of first appearance. A categorical column keeps all its
         categories, in their order. ValueError if a label is missing, or is none, such as a list.
 
+        Examples
+        --------
         >>> labels, rows = Labels.from_column(["Treg", "NK", "Treg"], name="cell")
         >>> len(labels), rows.tolist()
         (2, [1, 0, 1])

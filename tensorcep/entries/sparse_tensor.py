@@ -157,6 +157,8 @@ class SparseTensor:
     ) -> SparseTensor:
         """Return a tensor from indices (N, K) and values (N,); the same as calling the class.
 
+        Examples
+        --------
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).shape
         (2, 3)
         """
@@ -178,6 +180,8 @@ class SparseTensor:
         `value` is a column, or None where a line is an event: the value of a cell is the number of its lines. `labels`
         are K Labels of an earlier tensor, to keep its rows: labels that are new here are appended after them.
 
+        Examples
+        --------
         >>> table = pd.DataFrame({"user": ["u1", "u2"], "item": ["i1", "i1"], "stars": [4.0, 5.0]})
         >>> SparseTensor.from_pandas(table, modes=["user", "item"], value="stars").shape
         (2, 1)
@@ -193,6 +197,8 @@ class SparseTensor:
 
         Column names default to the names of the labels, or mode_0, mode_1, ...
 
+        Examples
+        --------
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_pandas(["user", "item"], "stars").columns.tolist()
         ['user', 'item', 'stars']
         """
@@ -208,6 +214,8 @@ class SparseTensor:
         diagonals of a dia fill these up, and are none. Elements of one cell are summed, as scipy does. Factor models
         take such matrices by the same rule.
 
+        Examples
+        --------
         >>> import scipy.sparse as sp
         >>> SparseTensor.from_scipy(sp.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))).nnz
         2
@@ -217,6 +225,8 @@ class SparseTensor:
     def to_scipy(self) -> Any:
         """Return a scipy.sparse coo_array (order 2 only); entries of value zero stay stored explicitly.
 
+        Examples
+        --------
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_scipy().shape
         (2, 3)
         """
@@ -227,6 +237,8 @@ class SparseTensor:
     def from_dense(cls, array: ArrayLike, mask: ArrayLike | None = None, *, labels: Any = None) -> SparseTensor:
         """Return the observed cells of a dense array: where `mask` is true, or without a mask, where it is not NaN.
 
+        Examples
+        --------
         >>> SparseTensor.from_dense([[1.0, np.nan], [2.0, 3.0]]).nnz
         3
         """
@@ -251,6 +263,8 @@ class SparseTensor:
     def to_dense(self, fill: float = np.nan) -> NDArray[np.float64]:
         """Return a dense array with `fill` in the unobserved cells.
 
+        Examples
+        --------
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_dense(fill=0.0).tolist()
         [[0.5, 0.0, 0.0], [0.0, 0.0, 1.5]]
         """
@@ -266,6 +280,8 @@ class SparseTensor:
 
         `mask` follows TensorLy: 1 where observed. Tensors of TensorLy's numpy backend, or convertible to numpy.
 
+        Examples
+        --------
         >>> SparseTensor.from_tensorly(np.ones((2, 3)), mask=np.eye(2, 3)).nnz
         2
         """
@@ -287,6 +303,8 @@ class SparseTensor:
     def to_tensorly(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (tensor, mask) as TensorLy's masked decompositions take them: zeros and mask 0 where unobserved.
 
+        Examples
+        --------
         >>> values, mask = SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_tensorly()
         >>> int(mask.sum())
         2
@@ -297,6 +315,8 @@ class SparseTensor:
     def from_sparse(cls, array: Any, *, duplicates: str = "error") -> SparseTensor:
         """Return the stored elements of a pydata/sparse array.
 
+        Examples
+        --------
         >>> import sparse
         >>> SparseTensor.from_sparse(sparse.COO([[0, 1], [1, 0], [0, 0]], [1.0, 2.0], (2, 2, 1))).shape
         (2, 2, 1)
@@ -311,6 +331,8 @@ class SparseTensor:
     def to_sparse(self, fill: float = np.nan) -> Any:
         """Return a pydata/sparse COO array with fill value `fill`; needs the optional library sparse.
 
+        Examples
+        --------
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).to_sparse(fill=0.0).shape
         (2, 3)
         """
@@ -320,6 +342,8 @@ class SparseTensor:
     def info(self) -> TensorInfo:
         """Return density, entries per row, empty rows and the range of the values.
 
+        Examples
+        --------
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).info().density
         0.3333333333333333
         """
@@ -339,6 +363,8 @@ class SparseTensor:
     def select(self, where: ArrayLike) -> SparseTensor:
         """Return the entries where a boolean array (N,) is true, or those at distinct integer positions.
 
+        Examples
+        --------
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> tensor.select(tensor.values > 2).values.tolist()
         [3.0, 4.0]
@@ -352,6 +378,8 @@ class SparseTensor:
 
         The `zero_rate` is that of the tensors that hold zeros, and None where theirs differ.
 
+        Examples
+        --------
         >>> more = SparseTensor.from_coo([[0, 2]], [5.0], (2, 3))
         >>> len(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).concatenate(more))
         3
@@ -447,6 +475,8 @@ class SparseTensor:
 
         Folds that are not shuffled hold out all entries of some rows where entries are sorted; a warning says so.
 
+        Examples
+        --------
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> [(len(train), len(test)) for train, test in tensor.kfold(2, random_state=0)]
         [(2, 2), (2, 2)]
@@ -466,6 +496,8 @@ class SparseTensor:
     def minibatches(self, size: int, random_state: Any = None, shuffle: bool = True) -> Iterator[SparseTensor]:
         """Yield the entries in batches of `size` (the last may be smaller), shuffled or in their order.
 
+        Examples
+        --------
         >>> tensor = SparseTensor.from_coo([[0, 0], [0, 1], [1, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0], (3, 2))
         >>> [len(batch) for batch in tensor.minibatches(3, random_state=0)]
         [3, 1]
@@ -485,6 +517,8 @@ class SparseTensor:
         such as the test set: a SparseTensor, coords (M, K), or a list or tuple of SparseTensors. ValueError if fewer
         than `n` cells are free.
 
+        Examples
+        --------
         >>> SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).sample_zeros(2, random_state=0).values.tolist()
         [0.0, 0.0]
         """
@@ -503,6 +537,8 @@ class SparseTensor:
     def with_zeros(self, n: int, exclude: Any = None, random_state: Any = None) -> SparseTensor:
         """Return the entries of this tensor and `n` entries of value zero, drawn as `sample_zeros` draws them.
 
+        Examples
+        --------
         >>> sorted(SparseTensor.from_coo([[0, 0], [1, 2]], [0.5, 1.5]).with_zeros(2, random_state=0).values.tolist())
         [0.0, 0.0, 0.5, 1.5]
         """

@@ -228,6 +228,8 @@ def train_test_split(
     Parameters and errors are those of `SparseTensor.train_test_split`; both parts have the entries in their order. Of a
     table `mode` is a column, and so may `times` be; all columns are kept: weights, exposures, times.
 
+    Examples
+    --------
     >>> import pandas as pd
     >>> from tensorcep import train_test_split
     >>> log = pd.DataFrame({"user": ["u1", "u1", "u2", "u2"], "item": list("abab"), "day": [1, 2, 2, 3]})
