@@ -10,9 +10,10 @@ from typing import Any
 from tensorcep.core.checks import check_choice
 from tensorcep.likelihoods.base import Likelihood
 from tensorcep.likelihoods.binary import PROBIT, STEP
+from tensorcep.likelihoods.binomial import BINOMIAL
 from tensorcep.likelihoods.gaussian import GAUSSIAN
 from tensorcep.likelihoods.logit import LOGIT, LOGIT_MACKAY
-from tensorcep.likelihoods.negbinomial import BINOMIAL, NEGBINOMIAL
+from tensorcep.likelihoods.negbinomial import NEGBINOMIAL
 from tensorcep.likelihoods.poisson import POISSON, POISSON_SQUARE
 from tensorcep.likelihoods.tobit import TOBIT
 

@@ -10,8 +10,8 @@ from scipy.special import expit
 from tensorcep.core.random import new_stream
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import log_density, tilted_moments
+from tensorcep.likelihoods.binomial import BINOMIAL, deviance
 from tensorcep.likelihoods.logit import LOGIT
-from tensorcep.likelihoods.negbinomial import BINOMIAL, deviance
 
 # successes, trials, mean and variance of the latent value
 CASES = np.array(

@@ -210,7 +210,7 @@ LIKELIHOODS = (
     ),
     Mutant(
         "binomial-variance-of-share",
-        "tensorcep/likelihoods/negbinomial.py",
+        "tensorcep/likelihoods/binomial.py",
         "n * n * np.maximum(square - p * p, 0.0)",
         "n * np.maximum(square - p * p, 0.0)",
         "The variance of the share of successes is multiplied by the trials once.",

@@ -19,7 +19,7 @@ from tensorcep.cp.targets.counts import CountTarget
 from tensorcep.cp.targets.labels import LabelTarget
 from tensorcep.cp.targets.levels import LevelTarget, check_none_missing
 from tensorcep.entries.tables import UNSAID, Cells, Name, Names, Values
-from tensorcep.likelihoods.negbinomial import deviance
+from tensorcep.likelihoods.binomial import deviance
 
 
 @dataclass(eq=False, repr=False)
