@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tensorcep import distributed as distributed
     from tensorcep import methods as methods
     from tensorcep import metrics as metrics
-    from tensorcep.cp.estimators.discrete import CPClassifier as CPClassifier
-    from tensorcep.cp.estimators.discrete import CPCountRegressor as CPCountRegressor
-    from tensorcep.cp.estimators.discrete import CPOrdinalClassifier as CPOrdinalClassifier
+    from tensorcep.cp.estimators.classifier import CPClassifier as CPClassifier
+    from tensorcep.cp.estimators.count import CPCountRegressor as CPCountRegressor
+    from tensorcep.cp.estimators.ordinal import CPOrdinalClassifier as CPOrdinalClassifier
     from tensorcep.cp.estimators.regressor import CPRegressor as CPRegressor
     from tensorcep.cp.simulate import simulate_cp as simulate_cp
     from tensorcep.entries.io import read_tensor as read_tensor
@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     from tensorcep.linear.glm import BayesianLogisticRegression as BayesianLogisticRegression
     from tensorcep.linear.glm import BayesianProbitRegression as BayesianProbitRegression
     from tensorcep.linear.glm import BayesPointMachine as BayesPointMachine
-    from tensorcep.methods import *  # noqa: F403
+    from tensorcep.methods import CEP as CEP
+    from tensorcep.methods import PGVB as PGVB
+    from tensorcep.methods import VMP as VMP
+    from tensorcep.methods import WOPT as WOPT
+    from tensorcep.methods import Gibbs as Gibbs
+    from tensorcep.methods import Laplace as Laplace
+    from tensorcep.methods import PGGibbs as PGGibbs
     from tensorcep.model_selection.compare import compare as compare
     from tensorcep.model_selection.matching import factor_match_score as factor_match_score
     from tensorcep.model_selection.matching import replicability as replicability
@@ -53,7 +59,9 @@ if TYPE_CHECKING:
 # Where each name is defined, in the order in which `tensorcep.estimators` lists models.
 NAMES = {
     "cp.estimators.regressor": ("CPRegressor",),
-    "cp.estimators.discrete": ("CPClassifier", "CPCountRegressor", "CPOrdinalClassifier"),
+    "cp.estimators.classifier": ("CPClassifier",),
+    "cp.estimators.count": ("CPCountRegressor",),
+    "cp.estimators.ordinal": ("CPOrdinalClassifier",),
     "factor_models.pca": ("BayesianPCA", "BayesianFactorAnalysis"),
     "factor_models.views": ("CollectiveMatrixFactorization", "BayesianCCA", "GroupFactorAnalysis"),
     "linear.glm": ("BayesianLogisticRegression", "BayesianProbitRegression", "BayesPointMachine"),
