@@ -13,7 +13,8 @@ from tensorcep import CEP, VMP, CPClassifier, CPRegressor, Laplace, simulate_cp
 from tensorcep.core.loop import Run
 from tensorcep.cp import settings as passing
 from tensorcep.cp.fit import run
-from tensorcep.cp.fit.run import best_by_score, mixed
+from tensorcep.cp.fit.run import mixed
+from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.init.spectral import spectral_start
 from tensorcep.cp.meanfield import method as meanfield
 from tensorcep.cp.messages import engine as messages

@@ -15,8 +15,9 @@ from tensorcep.core.diagnostics import THRESHOLDS
 from tensorcep.core.loop import LeftOut
 from tensorcep.core.packing import offsets
 from tensorcep.cp.fit import run
-from tensorcep.cp.fit.run import balanced, falls_short
+from tensorcep.cp.fit.run import balanced
 from tensorcep.cp.fit.select import narrower
+from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.init.residual import used_columns
 from tensorcep.cp.methods import METHODS

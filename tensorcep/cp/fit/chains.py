@@ -20,6 +20,7 @@ from tensorcep.cp.calibration.holdout import HeldOut, held_out_places, with_fact
 from tensorcep.cp.calibration.null_model import with_constant
 from tensorcep.cp.fit import run as policies
 from tensorcep.cp.fit.run import MANY, MultiStart, QuickResult
+from tensorcep.cp.fit.validation import finite_or_none
 from tensorcep.cp.gibbs.method import GibbsState, draws_to_take, with_weights
 from tensorcep.cp.init.residual import strengths, used_columns
 from tensorcep.cp.model.columns import some_columns
@@ -112,7 +113,7 @@ def _burnt_in(sampled: Sampled, results: list[QuickResult], whole: Plan, before:
         # the whole plan has the column of the constant, if any does
         return begun._replace(state=with_weights(begun.state, whole.problem, settings, beside, before))
 
-    return policies.finite_or_none(burn)
+    return finite_or_none(burn)
 
 
 def _in_fewer_columns(sampled: Sampled, begun: Run, results: list[QuickResult], plan: Plan) -> tuple[Sampled, Run]:

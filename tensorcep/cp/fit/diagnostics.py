@@ -11,7 +11,8 @@ from tensorcep.core.diagnostics import bulk_size, r_hat
 from tensorcep.core.loop import LeftOut, Run
 from tensorcep.cp.calibration import null_model
 from tensorcep.cp.calibration.holdout import gain_of_constant
-from tensorcep.cp.fit.run import falls_short, scored_few
+from tensorcep.cp.fit.run import scored_few
+from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FittedRows
 from tensorcep.cp.fitted.predict import latent, observed_logpdf

@@ -30,8 +30,8 @@ from tensorcep.core.loop import Run
 from tensorcep.core.packing import offsets
 from tensorcep.cp.calibration.prequential import MOST, WARNED, Predicted, Standing, warn_of_no_gain
 from tensorcep.cp.fit.outcome import NOTHING, result_of, warn_of_no_convergence
-from tensorcep.cp.fit.run import falls_short
 from tensorcep.cp.fit.select import plan_fit
+from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.fitted.model import FitResult
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments

@@ -8,8 +8,8 @@ from helpers.cases import each
 from helpers.data import CLASSES
 
 from tensorcep import CPRegressor, simulate_cp
-from tensorcep.cp.fit.run import best_by_score
 from tensorcep.cp.fit.select import wider_fit
+from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.plan.spec import choose
 
 SHAPE = (30, 25, 20)
