@@ -19,6 +19,7 @@ from tensorcep.cp.calibration.holdout import held_out_places
 from tensorcep.cp.fit import run as policies
 from tensorcep.cp.fit.chains import ChainsWithQuickFits
 from tensorcep.cp.fit.deviations import Deviating
+from tensorcep.cp.fit.validation import best_by_score
 from tensorcep.cp.fitted.predict import observed_logpdf, observed_moments
 from tensorcep.cp.init.residual import strengths, used, used_columns, with_spectral_start
 from tensorcep.cp.inputs.coordinates import Entries
@@ -128,7 +129,7 @@ def with_best_columns(draft: Draft) -> Draft:
         place = held_out_places(plans[0].problem)
         if len(place) >= THRESHOLDS.fewest:
             results, scores = zip(*(_scored(plan, plan.policy.quick_fits[0], place) for plan in plans), strict=True)
-            best = policies.best_by_score(np.stack(scores)) if may and np.isfinite(scores[0]).all() else 0
+            best = best_by_score(np.stack(scores)) if may and np.isfinite(scores[0]).all() else 0
             found = results[best]
         n_used = several[best].rank
         if found is not None:  # components that say something beside the strongest column, main effects aside
@@ -188,7 +189,7 @@ def needs_more_components(plan: Plan, wider: Plan) -> bool:
     if used(sizes).mean() < THRESHOLDS.mostly:
         return False
     scores = np.stack([score, _scored(wider, many, place)[1]])
-    return bool(np.isfinite(scores).all()) and policies.best_by_score(scores) == 1
+    return bool(np.isfinite(scores).all()) and best_by_score(scores) == 1
 
 
 def _components(quick: QuickFit) -> np.ndarray:
@@ -296,7 +297,7 @@ def best_problem(problems: Sequence[Problem], engine: Engine, **how: Any) -> int
             return int(left[0])
     if not scores.size:
         return 0
-    return int(left[policies.best_by_score(scores[left]) if left[0] == 0 else np.argmax(scores[left].mean(axis=1))])
+    return int(left[best_by_score(scores[left]) if left[0] == 0 else np.argmax(scores[left].mean(axis=1))])
 
 
 def far_behind(scores: np.ndarray) -> np.ndarray:
