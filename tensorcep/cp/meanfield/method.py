@@ -30,6 +30,7 @@ import numpy as np
 from tensorcep.core.arrays import copy_near, empty_near, on_scratch
 from tensorcep.core.executor import Executor, Pass
 from tensorcep.core.loop import Method, Sweep
+from tensorcep.cp import settings
 from tensorcep.cp.model import parameters as of_likelihood
 from tensorcep.cp.model import rows as cp_rows
 from tensorcep.cp.model.columns import FreeColumns, Orders, encode_columns, free_problem, orders_of, posterior_of_rows
@@ -40,7 +41,6 @@ from tensorcep.cp.model.parameters import Laws, Parameters, kernel_arguments, sh
 from tensorcep.cp.model.problem import USUAL, Problem, weights_of_entries
 from tensorcep.cp.model.subsets import tells
 from tensorcep.cp.posterior import Posterior
-from tensorcep.cp.settings import meanfield as settings
 from tensorcep.kernels.rows import packed_products, row_divergences, row_moments, second_moments
 from tensorcep.kernels.slots import LANES
 from tensorcep.likelihoods.base import Augmentation
