@@ -25,6 +25,7 @@ fi
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
 side_by_side=(-n auto --dist loadfile)
 if [ "$tier" != "not slow" ]; then
-    "$python" -m pytest "${side_by_side[@]}" --doctest-modules tensorcep
+    # Examples of figures leave them open, as users do.
+    "$python" -m pytest "${side_by_side[@]}" --doctest-modules tensorcep -W "ignore:More than 20 figures"
 fi
 exec "$python" -m pytest "${side_by_side[@]}" -m "$tier" "$@"

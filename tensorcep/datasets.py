@@ -147,13 +147,24 @@ class DBLP(NamedTuple):
 
 
 class DatasetInfo(NamedTuple):
-    """One line of `available`."""
+    """One line of `available`.
 
-    name: str  # the data set is loaded by the function ``load_NAME``
+    Attributes
+    ----------
+    name : str
+        The data set is loaded by the function ``load_NAME``.
+    description, source : str
+    size : int
+        Bytes to download, 0 when it ships with this package or TensorLy.
+    cached : bool
+        Whether every file is already there; their checksums are compared when they are loaded.
+    """
+
+    name: str
     description: str
     source: str
-    size: int  # bytes to download, 0 when it ships with this package or TensorLy
-    cached: bool  # whether every file is already there; their checksums are compared when they are loaded
+    size: int
+    cached: bool
 
 
 # name -> (description, where it comes from)

@@ -72,6 +72,12 @@ def value_column(path: str, args: argparse.Namespace) -> Any:
     return files.value_name_of(path, reading_of(args)) if os.path.isfile(path) else None
 
 
+def value_to_write(args: argparse.Namespace) -> str:
+    """What the values that were read are called where they are written: as in their file, or count, or y."""
+    name = args.value or value_column(args.data, args) if args.header and not args.count else None
+    return ("count" if args.count else "y") if name is None else str(name)
+
+
 def is_one_file(path: str) -> bool:
     """Whether it is no folder and no pattern."""
     return not os.path.isdir(path) and (os.path.exists(path) or not set(path) & set("*?["))

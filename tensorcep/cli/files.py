@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import tensorcep as tc
-from tensorcep.cli.cells import changed, matrix_of, read_data, reading_of, value_column, with_zeros
+from tensorcep.cli.cells import changed, matrix_of, read_data, reading_of, value_column, value_to_write, with_zeros
 from tensorcep.cli.fit import fit_line, health_lines, method_line, noise_lines
 from tensorcep.cli.options import check_figure, check_output, mode_in, output, say, show, shows_progress
 from tensorcep.cli.predict import is_of_matrices, load_model
@@ -46,8 +46,7 @@ def run_convert(args: argparse.Namespace) -> None:
     progress = shows_progress(args)
     tensor = with_zeros(read_data(args.data, args, progress), args)
     how: dict[str, Any] = {"index_base": args.out_index_base, "header": not args.out_no_header}
-    how["value"] = args.value if args.header and args.value is not None else "y"
-    how |= {"extended": args.extended, "safe_csv": args.safe_csv, "verbose": progress}
+    how |= {"value": value_to_write(args), "extended": args.extended, "safe_csv": args.safe_csv, "verbose": progress}
     tc.write_tensor(tensor, args.output, **how)
     if not args.quiet:
         show(f"{args.output}  {tensor!r}")
@@ -92,9 +91,8 @@ def run_split(args: argparse.Namespace) -> None:
             with text_file(path) as text:
                 lines.to_csv(text, index=False, **how)
         else:
-            value = args.value if args.header and args.value is not None else "count" if args.count else "y"
-            part = tensor.select(rows)
-            tc.write_tensor(part, path, index_base=args.index_base, value=value, safe_csv=args.safe_csv)
+            how = {"index_base": args.index_base, "value": value_to_write(args), "safe_csv": args.safe_csv}
+            tc.write_tensor(tensor.select(rows), path, **how)
         if not args.quiet:
             show(f"{path}  {tensor.select(rows)!r}" if n == tensor.nnz else f"{path}  {len(rows):,} lines")
 

@@ -325,9 +325,9 @@ def matrix_model(args: argparse.Namespace, **how: Any) -> Any:
 
 
 def check_no_tensor(args: argparse.Namespace, *names: str) -> None:
-    """Refuse options that models of matrices do not have."""
+    """Refuse options that models of matrices do not have; some have limits of values."""
     for name in (*FOR_TENSORS, *names):
-        if name != "lower_limit" and is_given(args, name):
+        if is_given(args, name) and (name != "lower_limit" or name in names):
             fail_value(f"{option_of(name)} is for --model cp; got {args.model}; leave it out.")
 
 

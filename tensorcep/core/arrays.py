@@ -208,8 +208,8 @@ def _reporting(folder: str, needed: int) -> Any:
 
 
 def _full(folder: str, needed: int, free: int) -> OSError:
-    told = f"has {free / 1e9:.3g} GB free, and {needed / 1e9:.3g} GB are needed; give another folder, or make room."
-    return OSError(f"the folder {folder!r} of scratch= {told}")
+    text = f"has {free / 1e9:.3g} GB free, and {needed / 1e9:.3g} GB are needed; give another folder, or make room."
+    return OSError(f"the folder {folder!r} of scratch= {text}")
 
 
 # Sums over long arrays piece by piece: the additions that numpy makes over the whole, in its order, to its bits.

@@ -59,8 +59,8 @@ def write_model(path: Path, model: Any, fitted: Any, extra: Mapping[str, Any] | 
         read(StoredModel(os.fspath(path), again["class"], again["params"], again, views))
     except UNREADABLE as error:
         why = f"since its file could not be loaded ({reason_of(error)}); nothing was written"
-        told = f"the model cannot be saved to '{os.fspath(path)}', {why}: keep the fitted model and report this."
-        raise ValueError(told) from None
+        text = f"the model cannot be saved to '{os.fspath(path)}', {why}: keep the fitted model and report this."
+        raise ValueError(text) from None
     write_archive(path, KIND, VERSION, header, arrays)
 
 

@@ -8,7 +8,7 @@ from helpers.cases import each
 from helpers.problems import fit, problem
 
 from tensorcep import CEP, CPClassifier
-from tensorcep.cp.settings import messages
+from tensorcep.cp import settings
 
 
 @each(
@@ -24,7 +24,7 @@ def test_kept_cavities_change_no_bit(rng, monkeypatch, method, likelihood, optio
     _, _, p = problem(rng, likelihood=likelihood)
     kept = fit(p, 5, method=method, **options)
     assert len(kept.state.own.cavities.moments) == len(p.entries.rows)
-    monkeypatch.setattr(messages, "MOST_KEPT", 0)
+    monkeypatch.setattr(settings, "MOST_KEPT", 0)
     anew = fit(p, 5, method=method, **options)
     assert not len(anew.state.own.cavities.moments)
     for part in ("Lam", "eta"):
@@ -35,8 +35,8 @@ def test_kept_cavities_change_no_bit(rng, monkeypatch, method, likelihood, optio
 def test_kept_cavities_are_those_before_the_prior_is_learned_no_more(rng, monkeypatch):
     coords, y, _ = problem(rng, likelihood="probit")
     fits = []
-    for most in (messages.MOST_KEPT, 0):
-        monkeypatch.setattr(messages, "MOST_KEPT", most)
+    for most in (settings.MOST_KEPT, 0):
+        monkeypatch.setattr(settings, "MOST_KEPT", most)
         one = CEP(n_starts=1, n_ensemble=1)
         model = CPClassifier(2, method=one, prior="learned", interactions="cp", max_iter=6, tol=0.0, random_state=0)
         fits.append(model.fit(coords, (y > 0.0).astype(float)).posterior_)
