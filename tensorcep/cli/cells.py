@@ -20,7 +20,7 @@ from tensorcep.core.fitted import Part
 from tensorcep.cp.inputs.coordinates import matching_modes, names_of_modes
 from tensorcep.entries.io import files
 from tensorcep.entries.io.chunks import files_of
-from tensorcep.entries.io.lines import comma_hint, number_in, open_lines
+from tensorcep.entries.io.lines import UNDECODED, comma_hint, number_in, open_binary, open_lines
 from tensorcep.entries.io.schema import LAST, MISSING, Schema, chosen_columns, format_of
 from tensorcep.entries.labels import Labels, number_of, numbers_of
 from tensorcep.entries.sparse_tensor import SparseTensor
@@ -142,10 +142,10 @@ def digests_of_files(paths: Sequence[str], format: str | None) -> list[list[Any]
 
 def _plain_digest(path: str, format: str | None) -> list[Any] | None:
     """What `Witness` says of a whole file of text whose lines end as its own do, by blocks; None of other files."""
-    if format_of(path, format) not in ("csv", "tns") or path.endswith(".gz"):
+    if format_of(path, format) not in ("csv", "tns"):
         return None
     sha, count, end = hashlib.sha256(), 0, b"\n"
-    with open(path, "rb") as handle:
+    with open_binary(path) as handle:
         while block := handle.read(BLOCK):
             if b"\r" in block or block.startswith(BOM_UTF8):
                 return None
@@ -169,7 +169,7 @@ def _lines_of(path: str, format: str | None) -> Iterator[bytes]:
         return
     with open_lines(path) as lines:
         for text in lines:
-            yield text.rstrip("\r\n").encode("utf-8", "surrogatepass") + b"\n"
+            yield text.rstrip("\r\n").encode(errors=UNDECODED) + b"\n"
 
 
 def given_extents(args: argparse.Namespace) -> dict[str, str]:

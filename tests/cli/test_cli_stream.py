@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import io
 import itertools
 import json
+import lzma
 import os
 import signal
 import subprocess
@@ -364,16 +366,20 @@ def test_cli_stream_refuses_a_checkpoint_whose_progress_makes_no_sense(whole, ca
         assert "'model.npz' is not a complete model (" in capsys.readouterr().err, change
 
 
-@each(
-    "text", [b"a,b,y\nu,v,1\n", b"a,b,y\nu,v,1", b"a,b,y\r\nu,v,1\r\n", "\ufeffa,b,y\nä,v,1\n".encode(), b"\n\n", b""]
-)
+ACCENTED = "a,b,y\nä,v,1\n"
+TEXTS = [b"a,b,y\nu,v,1\n", b"a,b,y\nu,v,1", b"a,b,y\r\nu,v,1\r\n", b"\n\n"]
+TEXTS += [ACCENTED.encode(name) for name in ("utf-8", "utf-8-sig", "latin1", "utf-16")]
+
+
+@each("text", TEXTS)
 def test_cli_checksums_of_whole_files_are_those_of_their_lines(text, tmp_path):
     (tmp_path / "a.csv").write_bytes(text)
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text))
-    paths = [str(tmp_path / name) for name in ("a.csv", "a.csv.gz")]
-    (one, packed), whole = digests_of_files(paths, None), Witness(paths[:1], None).until(1, 0)[0]
-    assert one == ["a.csv", *whole]
-    assert packed[1:] == whole
+    for packer in (gzip, bz2, lzma):
+        (tmp_path / f"a.csv.{packer.__name__}").write_bytes(packer.compress(text))
+    paths = [str(tmp_path / name) for name in ("a.csv", "a.csv.gzip", "a.csv.bz2", "a.csv.lzma")]
+    digests, whole = digests_of_files(paths, "csv"), Witness(paths[:1], None).until(1, 0)[0]
+    assert [digest[1:] for digest in digests] == [whole] * 4
+    assert Witness(paths, "csv").until(4, 0) == [whole] * 4
 
 
 def write_new(path: str, user: str = "u99") -> pd.DataFrame:
