@@ -197,6 +197,6 @@ class Diagnostics(NamedTuple):
             )
         how = f"{explained:.0%} of their variance is explained" if better and explained is not None else scores
         return (
-            f"nothing but the mean was found: {self.method} predicts {which} no better than a constant does ({how}); "
-            "if there is more to find, it takes more entries per row, another rank or another method."
+            f"nothing but the mean was found: {self.method} predicts {which} no better than a constant does, chance "
+            f"aside ({how}); if there is more to find, it takes more entries per row, another rank or another method."
         )
