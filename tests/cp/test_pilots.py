@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from tensorcep import CPClassifier, CPRegressor, Gibbs
 from tensorcep.cp.calibration.holdout import Beside, held_out_places
-from tensorcep.cp.fit import chains
+from tensorcep.cp.fit import chains, validation
 from tensorcep.cp.fit import run as policies
 from tensorcep.cp.fit.select import plan_fit
 from tensorcep.cp.init.residual import shown, strengths
@@ -108,11 +108,11 @@ def test_a_pilot_ends_where_the_entries_left_out_gain_no_more(rng, monkeypatch, 
         seen.append(belief)
         return Beside(np.full(len(where), gain), np.zeros(len(where)), np.zeros(len(where)), 1.0)
 
-    monkeypatch.setattr(policies, "scores_of", scored)
+    monkeypatch.setattr(validation, "scores_of", scored)
     monkeypatch.setattr(policies, "QUICK_SWEEPS", 23)
     found = policies.run_quick_fit(pilot, plan.with_options(tol=0.0), 0, place)
-    which = len(seen) - 1 if best == 23 else best // policies.ASK_EVERY - 1
-    assert len(seen) == -(-sweeps // policies.ASK_EVERY)
+    which = len(seen) - 1 if best == 23 else best // validation.ASK_EVERY - 1
+    assert len(seen) == -(-sweeps // validation.ASK_EVERY)
     assert found.sweeps == best
     assert anneal > 0
     np.testing.assert_array_equal(found.belief.mean, seen[which].mean)
@@ -256,7 +256,7 @@ def test_pilots_look_at_spectra_and_entries_left_out_with_the_threads_of_the_pla
 
     monkeypatch.setattr(policies, "with_spectral_start", watched(policies.with_spectral_start, None))
     monkeypatch.setattr(policies, "with_more_components", watched(policies.with_more_components, 3))
-    monkeypatch.setattr(policies, "observed_logpdf", watched(policies.observed_logpdf, 4))
+    monkeypatch.setattr(validation, "observed_logpdf", watched(validation.observed_logpdf, 4))
     plan = plan_of(*entries(rng))
     place = held_out_places(plan.problem)
     policies.run_quick_fit(plan.policy.quick_fits[1], plan.with_options(n_threads=2), place=place)
