@@ -26,7 +26,7 @@ from tensorcep.cp.estimators.base import BaseCP, spec_of
 from tensorcep.cp.estimators.regressor import CPRegressor
 from tensorcep.cp.inputs.side_information import is_local, knows_rows
 from tensorcep.cp.methods import METHODS
-from tensorcep.cp.plan.spec import choose
+from tensorcep.cp.plan.auto import choose
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.entries.tables import as_views
 from tensorcep.factor_models.base import FactorModel

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorcep.core.checks import optional_module
 from tensorcep.cp.inputs.coordinates import names_of
-from tensorcep.cp.plan.spec import with_numbers
+from tensorcep.cp.plan.auto import with_numbers
 from tensorcep.cp.settings import settings_for
 from tensorcep.entries.sparse_tensor import SparseTensor
 from tensorcep.plots import components

@@ -21,8 +21,8 @@ from tensorcep.cp.fit.validation import falls_short
 from tensorcep.cp.fitted.diagnostics import Diagnostics
 from tensorcep.cp.init.residual import used_columns
 from tensorcep.cp.methods import METHODS
+from tensorcep.cp.plan.auto import choose
 from tensorcep.cp.plan.plan import Engine
-from tensorcep.cp.plan.spec import choose
 
 SHAPE = (60, 40, 30)
 

@@ -3,7 +3,7 @@
     python -m scripts.benchmarks.quality.defaults --json defaults.json
     python -m scripts.benchmarks.quality.defaults --folds 1 --entries 20000
 
-This is the study behind the constants in tensorcep/cp/plan/spec.py. No test entry takes part in it: a fifth
+This is the study behind the constants in tensorcep/cp/plan/auto.py. No test entry takes part in it: a fifth
 of the training entries of each fold of Alog and Enron is held out and scored, and a tenth of DBLP's. A setting is a
 method, and what it is given of interactions, prior, rank, lower limit and sweeps; "auto" and 1 are the rules as they
 are. Each of these is varied with the others left at the rules; --grid fits all combinations instead. "pair4" is the
@@ -32,7 +32,7 @@ from scripts.benchmarks.heldout import LABELLED, SHAPES, Split, inner, model_sco
 from tensorcep import CPClassifier, CPRegressor
 from tensorcep.cp.methods import METHODS
 from tensorcep.cp.model.columns import PRESETS
-from tensorcep.cp.plan.spec import SWEEPS, rank_for, sampler_sweeps
+from tensorcep.cp.plan.auto import SWEEPS, rank_for, sampler_sweeps
 from tensorcep.likelihoods import get_likelihood
 
 HELD_OUT = {"alog": 5, "enron": 5, "dblp": 10}  # one in so many training entries

@@ -30,8 +30,10 @@ from tensorcep.cp.methods import proposes_rows
 from tensorcep.cp.model.columns import free_columns, free_problem
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.memmap import StoredColumns, scratch_bytes, spill
+from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
+from tensorcep.cp.plan.memory import peak, room_for_draws, within
 from tensorcep.cp.plan.plan import Plan, resolve
-from tensorcep.cp.plan.spec import FitSpec, check_storable, choose, peak, room_for_draws, with_numbers, within
+from tensorcep.cp.plan.spec import FitSpec
 from tensorcep.cp.posterior import Result, first_member
 from tensorcep.cp.settings import checked_method, size_of
 from tensorcep.cp.targets.base import Target

@@ -26,8 +26,9 @@ from tensorcep.cp.methods import methods_with, refuse_unable
 from tensorcep.cp.model.columns import CLAMPED, free_columns, free_problem
 from tensorcep.cp.model.problem import FixedRows
 from tensorcep.cp.model.rows import initial_prior, refresh_rows, rows_at_prior, with_seen_rows
+from tensorcep.cp.plan.auto import SWEEPS
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.spec import SWEEPS, FitSpec, given_int, is_auto
+from tensorcep.cp.plan.spec import FitSpec, given_int, is_auto
 from tensorcep.cp.posterior import (
     Components,
     Dispersion,

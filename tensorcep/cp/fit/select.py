@@ -31,8 +31,9 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan import plan as planning
+from tensorcep.cp.plan.auto import RANKS, chosen_with, with_numbers
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Draft, Engine, Plan, QuickFit
-from tensorcep.cp.plan.spec import RANKS, FitSpec, chosen_with, is_auto, with_numbers
+from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior import Posterior
 from tensorcep.cp.settings import has_one_state
 from tensorcep.cp.targets.base import Chosen

@@ -23,8 +23,18 @@ from tensorcep.cp.model.entries import Entries, in_lanes, pack_entries
 from tensorcep.cp.model.memmap import StoredColumns, pack_stored, pieces
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import plain_values, telling, with_extents
-from tensorcep.cp.plan import spec as rules
-from tensorcep.cp.plan.spec import INITS, SCALES, FitSpec, RunOptions, is_auto, is_random
+from tensorcep.cp.plan.auto import check_storable, choose, with_numbers
+from tensorcep.cp.plan.memory import check_memory, fits, room_for_draws, within
+from tensorcep.cp.plan.spec import (
+    INITS,
+    SCALES,
+    FitSpec,
+    RunOptions,
+    check_revisit,
+    checked_options,
+    is_auto,
+    is_random,
+)
 from tensorcep.cp.settings import Size, size_of
 from tensorcep.cp.targets.base import Chosen
 from tensorcep.likelihoods.base import Likelihood
@@ -194,7 +204,7 @@ class Draft(NamedTuple):
     def fits(self, chosen: Chosen) -> bool:
         """Whether there is memory for a fit in these columns."""
         n, shape = len(self.data.values), self.data.shape
-        return rules.fits(self.engine.settings, rules.within(size_of(n, shape, chosen.parts), self.limit, self.stored))
+        return fits(self.engine.settings, within(size_of(n, shape, chosen.parts), self.limit, self.stored))
 
 
 def resolve(
@@ -211,9 +221,9 @@ def resolve(
     """Decide a fit by rule, and refuse what is not allowed, before anything is run."""
     coords, values, shape, labels = entries
     if spec.revisit:
-        rules.check_revisit(spec)
+        check_revisit(spec)
     stored, told_y = isinstance(coords, StoredColumns), values[telling(power)]
-    chosen = rules.choose(spec, len(told_y), shape, streaming, prior, limit, stored, spec.target.is_wild(told_y))
+    chosen = choose(spec, len(told_y), shape, streaming, prior, limit, stored, spec.target.is_wild(told_y))
     likelihood, own = decided or spec.target.decide(values, chosen, coords, extent, power)
     method = get_method(chosen.method, likelihood, chosen.learns_prior, side_information.knows_rows(spec.prior))
     columns = coords.columns if isinstance(coords, StoredColumns) else list(coords.T)
@@ -222,21 +232,21 @@ def resolve(
     side_information.check_known(designs, clocks, local is not None, chosen.settings, likelihood)
     uneven, told = spec.target.decide_noise(labels, chosen, streaming, spec.prior)
     own = own | told | spec.target.of_source(source)
-    options, size = rules.checked_options(spec), size_of(len(values), shape, chosen.parts)
+    options, size = checked_options(spec), size_of(len(values), shape, chosen.parts)
     if local is not None:
         if stored:
             fail_value("scratch= is for fits without a Series that has local=; leave one of them out.")
         size = size._replace(shape=(*size.shape, side_information.check_pairs(local, coords, labels)), R=size.R + 1)
-    size = rules.within(size, limit, stored)
-    most, learned = rules.room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
-    settings = rules.with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most)
+    size = within(size, limit, stored)
+    most, learned = room_for_draws(chosen.settings, size), chosen.prior_name == "learned"
+    settings = with_numbers(chosen.settings, likelihood.name, learned, chosen.max_iter, most)
     few = not side_information.are_many(designs) and not side_information.are_large(clocks)
     spectral = is_auto(spec.init) and not chosen.has_positive_rows and chosen.prior_name != "given"
     has_quick_fits = spectral and chosen.learns_prior and few
     alone = has_quick_fits and chosen.members == 1 and settings.get_params().get("messages") == "full"
-    rules.check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
+    check_memory(copy(settings).set_params(n_starts=1) if alone else settings, size, chosen.max_iter)
     if stored:
-        rules.check_storable(chosen.settings, uneven, [likelihood])
+        check_storable(chosen.settings, uneven, [likelihood])
     given = coords, values, shape
     packed, ordered, weight = packed_entries(spec, given, likelihood, extent, power)
     several = method.trial_sweeps(settings) > 0 and is_random(spec.init)

@@ -41,8 +41,9 @@ from tensorcep.cp.methods import refuse_unable
 from tensorcep.cp.model.columns import free_columns
 from tensorcep.cp.model.entries import all_coords
 from tensorcep.cp.model.subsets import extents_at, places_telling, some_of, telling
+from tensorcep.cp.plan.auto import every_column, leaves_columns, stream_rank
 from tensorcep.cp.plan.plan import Plan
-from tensorcep.cp.plan.spec import FitSpec, check_revisit, every_column, given_int, is_auto, leaves_columns, stream_rank
+from tensorcep.cp.plan.spec import FitSpec, check_revisit, given_int, is_auto
 from tensorcep.cp.posterior import Posterior, first_member
 from tensorcep.cp.settings import checked_method, settings_for
 from tensorcep.cp.stream import adf, modes

@@ -37,7 +37,8 @@ from tensorcep.cp.inputs.batches import rows_of_keys, training_rows
 from tensorcep.cp.inputs.side_information import lost_knowledge, warn_of_new_rows, word_of
 from tensorcep.cp.inputs.weights import check_power
 from tensorcep.cp.methods import METHODS, get_method
-from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto, with_numbers
+from tensorcep.cp.plan.auto import with_numbers
+from tensorcep.cp.plan.spec import FitSpec, RunOptions, checked_options, given_int, is_auto
 from tensorcep.cp.posterior import GammaNoise, Posterior
 from tensorcep.cp.settings import settings_for
 from tensorcep.cp.stream import adf, cold_start, reservoir

@@ -10,7 +10,7 @@ from helpers.data import CLASSES
 from tensorcep import CPRegressor, simulate_cp
 from tensorcep.cp.fit.select import wider_fit
 from tensorcep.cp.fit.validation import best_by_score
-from tensorcep.cp.plan.spec import choose
+from tensorcep.cp.plan.auto import choose
 
 SHAPE = (30, 25, 20)
 

@@ -10,8 +10,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
 import tensorcep as tc
-from tensorcep.cp.plan import spec as _defaults
-from tensorcep.cp.plan.spec import choose
+from tensorcep.cp.plan import auto as _defaults
+from tensorcep.cp.plan.auto import choose
 
 SHAPE = (12, 10, 8)
 # So few sweeps and draws that a fit by a sampler takes a moment, and says that it was cut short.

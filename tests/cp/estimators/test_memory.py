@@ -11,7 +11,7 @@ from helpers.short import CUT_SHORT
 
 import tensorcep as tc
 from tensorcep.cp.plan import plan, spec
-from tensorcep.cp.plan.spec import choose, with_numbers
+from tensorcep.cp.plan.auto import choose, with_numbers
 from tensorcep.cp.settings import size_of
 from tensorcep.priors.base import per_row
 from tensorcep.priors.fixed import Prior, natural_lines, natural_prior
