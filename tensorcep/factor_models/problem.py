@@ -97,9 +97,8 @@ class Relation(NamedTuple):
     units: Units | None = None  # what the observations are measured in; None where x holds them as they were given
     col_bias: int = -1  # the column entity's coordinate that is its bias, -1 where there is none
     limit: np.ndarray | None = None  # (columns,) of real data, in their units: a value there is no higher than that
-    table: Pair | None = (
-        None  # of counts with a dispersion these (U,), and times (groups, U) that each occurs in a group
-    )
+    # of counts with a dispersion: these (U,), and how often each occurs in a group (groups, U)
+    table: Pair | None = None
 
     def in_units(self, cols: Moments) -> Moments:
         """Moments of the columns whose latent values are in the units of the data."""
