@@ -104,6 +104,7 @@ def plot_decision(
     >>> plots.plot_decision(model, X, y, n_grid=5).get_xlabel()
     'feature 0'
     """
+    check_is_fitted(model)
     X, y = checks.check_matrix("X", X), np.asarray(y)
     checks.check_fraction("coverage", coverage)
     checks.check_int("n_grid", n_grid, 2)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from helpers.models import paper
 from scipy.special import ndtri
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.gaussian_process.kernels import RBF
 
 from tensorcep import CPRegressor, GaussianProcessClassifier, metrics, plots
@@ -326,6 +326,10 @@ def test_plot_decision_and_rate_draw_gaussian_processes(ax: Any, rng: np.random.
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["False", "True"]
     with pytest.raises(ValueError, match="X must have two features, and the model two classes; got 1 and 2"):
         plots.plot_decision(model, X[:, :1], X[:, 0] > 0, ax=ax)
+    with pytest.raises(NotFittedError):
+        plots.plot_decision(GaussianProcessClassifier(), X, X[:, 0] > 0, ax=ax)
+    with pytest.raises(NotFittedError):
+        plots.plot_rate(GaussianProcessCountRegressor(), X[:, :1], X[:, 0] > 0, ax=ax)
     ax.clear()
     counts = rng.poisson(3.0, 25)
     rate = GaussianProcessCountRegressor(optimizer=None, tol=1e-3).fit(X[:, :1], counts)
