@@ -10,7 +10,7 @@ from helpers.cases import each
 from helpers.short import CUT_SHORT
 
 import tensorcep as tc
-from tensorcep.cp.plan import plan, spec
+from tensorcep.cp.plan import memory, plan
 from tensorcep.cp.plan.auto import choose, with_numbers
 from tensorcep.cp.settings import size_of
 from tensorcep.priors.base import per_row
@@ -22,9 +22,9 @@ def planned(n_entries, shape, model=None, **params):
     chosen = choose((model or tc.CPRegressor(**params))._spec(), n_entries, shape, False)
     size = size_of(n_entries, shape, chosen.parts)
     settings = with_numbers(
-        chosen.settings, "gaussian", True, chosen.max_iter, spec.room_for_draws(chosen.settings, size)
+        chosen.settings, "gaussian", True, chosen.max_iter, memory.room_for_draws(chosen.settings, size)
     )
-    return chosen, settings, spec.peak(settings, size, chosen.max_iter).total
+    return chosen, settings, memory.peak(settings, size, chosen.max_iter).total
 
 
 def test_auto_falls_back_step_by_step_as_rows_grow():
@@ -34,7 +34,7 @@ def test_auto_falls_back_step_by_step_as_rows_grow():
         name = settings.dtype if chosen.method == "gibbs" else chosen.method
         name = "fewer draws" if name == "float64" and settings.thin > 1 else name
         steps += [name] if not steps or steps[-1] != name else []
-        assert total <= spec.budget(10**6) or settings.get_params().get("messages") == "averaged"
+        assert total <= memory.budget(10**6) or settings.get_params().get("messages") == "averaged"
     assert steps == ["float64", "fewer draws", "float32", "vmp", "cep"]
 
 
@@ -48,7 +48,7 @@ def test_auto_takes_fewer_columns_before_another_method():
 @each(("n", "shape", "most"), [(10**5, (30_000, 15_000, 5_000), 0.9e9), (10**7, (20_000, 10_000, 5_000), 12e9)])
 @each("model", [tc.CPRegressor(), tc.CPClassifier(), tc.CPCountRegressor()])
 def test_default_fits_of_many_rows_or_entries_keep_within_their_budget(n, shape, most, model):
-    assert planned(n, shape, model)[2] <= spec.budget(n) <= most
+    assert planned(n, shape, model)[2] <= memory.budget(n) <= most
 
 
 def test_small_fits_have_all_their_draws_in_double_precision():
@@ -71,7 +71,7 @@ REFUSED = [
 
 @each(("params", "advice"), REFUSED)
 def test_fits_beyond_the_memory_of_the_machine_are_refused_before_work(rng, monkeypatch, params, advice):
-    monkeypatch.setattr(spec, "memory_of_machine", lambda: 10**6)
+    monkeypatch.setattr(memory, "memory_of_machine", lambda: 10**6)
     X = np.stack([rng.integers(0, 20, 300) for _ in range(3)], axis=1)
     model = tc.CPRegressor(shape=(20, 20, 20), **params)
     with pytest.raises(ValueError, match=r"takes about .* GB, and this machine has 0.001 GB") as caught:
@@ -82,7 +82,7 @@ def test_fits_beyond_the_memory_of_the_machine_are_refused_before_work(rng, monk
 
 def test_what_is_chosen_does_not_depend_on_the_machine(monkeypatch):
     before = planned(10**6, (30_000, 15_000, 5_000))
-    monkeypatch.setattr(spec, "memory_of_machine", lambda: 10**6)
+    monkeypatch.setattr(memory, "memory_of_machine", lambda: 10**6)
     assert planned(10**6, (30_000, 15_000, 5_000)) == before
 
 
@@ -156,6 +156,7 @@ MEASURED = """
 import json, sys
 import numpy as np
 import tensorcep as tc
+from tensorcep.cp.plan import memory, plan
 
 shape, params = {shape}, dict({params})
 def entries(n, shape):
@@ -168,8 +169,8 @@ def status(name):
 X, y = entries(12_000, (60, 50, 40))
 tc.CPRegressor(shape=(60, 50, 40), random_state=0, **params).fit(X, y)  # code compiled for large data is no part of it
 X, y = entries({n}, shape)
-planned, check = [], spec.check_memory
-spec.check_memory = lambda *record: planned.append(spec.peak(*record).total) or check(*record)
+planned, check = [], plan.check_memory
+plan.check_memory = lambda *record: planned.append(memory.peak(*record).total) or check(*record)
 before = status("VmRSS")
 open("/proc/self/clear_refs", "w").write("5")
 tc.CPRegressor(shape=shape, random_state=0, **params).fit(X, y)
