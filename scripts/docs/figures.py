@@ -1,5 +1,5 @@
-"""Figures of the pages, each drawn once and kept until this file changes: how a fit is run, and what ways of fitting
-approximate, on problems small enough to be solved exactly.
+"""Figures of the pages, each drawn once and kept until this file or what was measured changes: how a fit is run, and what
+ways of fitting approximate, on problems small enough to be solved exactly.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from scripts.docs.measured import figures
+from scripts.docs.measured import FOLDER, figures
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; styles of lines differ as well.
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"
@@ -278,7 +278,8 @@ def file_of(name: str, cache: Path) -> Path:
     import matplotlib as mpl
     from matplotlib import pyplot as plt
 
-    file = cache / f"{name}-{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}.svg"
+    key = hashlib.sha256(Path(__file__).read_bytes() + (FOLDER / "calibration.csv").read_bytes()).hexdigest()[:12]
+    file = cache / f"{name}-{key}.svg"
     if not file.exists():
         cache.mkdir(parents=True, exist_ok=True)
         figure = FIGURES[name]()
