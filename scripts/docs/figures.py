@@ -1,5 +1,5 @@
-"""Figures of the pages, each drawn once and kept until this file or what was measured changes: how a fit is run, and what
-ways of fitting approximate, on problems small enough to be solved exactly.
+"""Figures of the pages, each drawn once and kept until this file, or what was measured, changes: how a fit is run, and
+what ways of fitting approximate, on problems small enough to be solved exactly.
 """
 
 from __future__ import annotations
