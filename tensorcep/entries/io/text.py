@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from io import BufferedIOBase, BufferedReader, BytesIO, TextIOWrapper
+from io import BufferedIOBase, BytesIO, TextIOWrapper
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -240,10 +240,17 @@ def _value_of(text: str, field: int, layout: schema.TextLayout) -> float | str:
 
 def blocks_of(handle: BufferedIOBase, size: int) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; one without newlines is one block."""
-    source, mark = BufferedReader(handle), MARK
-    while data := source.read(size) + source.readline():
-        yield data.removeprefix(mark)
-        mark = b""
+    parts: list[bytes | memoryview] = []
+    first = True
+    while data := handle.read(size):
+        data, first = data.removeprefix(MARK) if first else data, False
+        end = data.rfind(b"\n") + 1
+        parts.append(memoryview(data)[:end] if end else data)
+        if end:
+            yield b"".join(parts)
+            parts = [data[end:]]
+    if any(parts):
+        yield b"".join(parts)
 
 
 def lines_of(block: bytes) -> list[str]:
@@ -294,7 +301,8 @@ class TextReader(schema.ChunkReader):
 
     def _next_lines(self, count: int) -> bytes:
         """The next lines, so many or fewer, none at the end."""
-        block, waiting = self._next_piece(count) or (b"", None)
+        # a block of which a part goes, as a header does, is not given to the threads as it is
+        block, waiting = self._pieces.popleft() if self._pieces else (self._read(count), None)
         if n_lines_of(block) <= count:
             return block
         end = 0
