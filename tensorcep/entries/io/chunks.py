@@ -220,7 +220,8 @@ def open_chunks(
     threads = 1 if alone else min(os.cpu_count() or 1, MAX_THREADS)
     with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
-        blocks = text.blocks_of(handle, text.BLOCK)
+        # streams, which keep less in memory, take half a block at a time
+        blocks = text.blocks_of(handle, text.BLOCK if whole else text.BLOCK // 2)
         yield TextReader(layout, lambda _: next(blocks, b""), start, pool)
 
 
