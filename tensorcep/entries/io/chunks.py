@@ -221,7 +221,7 @@ def open_chunks(
     with open_binary(path, how.encoding, layout.mark, verbose) as handle, contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
         # streams, which keep less in memory, take half a block at a time
-        blocks = text.blocks_of(handle, text.BLOCK if whole else text.BLOCK // 2)
+        blocks = text.blocks_of(handle, text.BLOCK if whole else max(text.BLOCK // 2, 1))
         yield TextReader(layout, lambda _: next(blocks, b""), start, pool)
 
 
