@@ -443,3 +443,14 @@ def test_cli_update_goes_on_from_a_fit_and_keeps_the_kind_of_its_labels(data, ca
         after = tc.load(model)
         assert after.n_samples_seen_ == len(table)
         assert {type(label) for known in after.labels_ for label in known.index.tolist()} == {kind}
+
+
+def test_cli_files_keep_the_name_of_the_values_and_streams_of_matrices_refuse_limits(tmp_path, capsys):
+    path, train, test, out = (str(tmp_path / name) for name in ("a.csv", "train.csv", "test.csv", "b.csv"))
+    Path(path).write_text("user,item,units\nu,v,1\nu,w,\nx,v,2\nx,w,3\n")
+    assert main(["split", path, train, test, "--drop-missing"]) == 0
+    assert main(["convert", path, out, "--drop-missing"]) == 0
+    assert {Path(file).read_text().splitlines()[0] for file in (train, test, out)} == {"user,item,units"}
+    capsys.readouterr()
+    assert main(["stream", out, "-o", str(tmp_path / "m.npz"), "--model", "pca", "--lower-limit", "0"]) == 1
+    assert "--lower-limit is for --model cp; got pca; leave it out" in capsys.readouterr().err
