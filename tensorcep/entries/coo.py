@@ -24,12 +24,22 @@ Values = NDArray[np.float64]
 
 def linear_index(coords: Coords, shape: Sequence[int]) -> NDArray[np.int64] | None:
     """Return each cell's position in row-major order, (N,) int64, or None where 64 bits do not hold it."""
-    return None if math.prod(shape) > INT64_MAX else np.ravel_multi_index(tuple(coords.T), tuple(shape))
+    if math.prod(shape) > INT64_MAX:
+        return None
+    ids = coords[:, 0].copy()  # numpy's own function takes at most 31 modes, or 63
+    for k in range(1, len(shape)):
+        ids *= shape[k]
+        ids += coords[:, k]
+    return ids
 
 
 def cells_of(ids: NDArray[np.int64], shape: Sequence[int]) -> Coords:
     """Return the (N, K) coordinates of row-major positions: the inverse of `linear_index`."""
-    return np.stack(np.unravel_index(ids, tuple(shape)), axis=1)
+    coords, rest = np.empty((len(ids), len(shape)), dtype=np.int64), ids
+    for k in range(len(shape) - 1, 0, -1):
+        rest, coords[:, k] = np.divmod(rest, shape[k])
+    coords[:, 0] = rest
+    return coords
 
 
 def repeated_cells(coords: Coords, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:

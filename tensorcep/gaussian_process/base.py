@@ -196,12 +196,13 @@ class BaseGaussianProcess(TakesMethod, BaseEstimator):  # type: ignore[misc]
             fail_value(f"theta must hold logarithms within {LARGEST_LOG:g} of 0; got {given.tolist()}.")
         each = np.tile(given, n).reshape(n, p) if given.shape == (p,) else given.reshape(n, p)
         settings, stop, _ = self._check_parameters(len(self._X_fit))
+        evidence: Any
         found = []
         with one_blas_thread():
             for m, data, row in zip(self._machines, self._targets(self._y_fit), each, strict=True):
                 points, sparse = TrainingPoints(self._X_fit, data, m.mean), Sparse(m.points, float(self.power), BATCH)
-                exact, inducing = ExactEvidence(points, settings, stop), InducingEvidence(points, sparse, stop)
-                evidence = exact if m.tau.size else inducing
+                is_exact = m.tau.size > 0
+                evidence = ExactEvidence(points, settings, stop) if is_exact else InducingEvidence(points, sparse, stop)
                 found.append(evidence(m.kernel.clone_with_theta(row), eval_gradient))
         value = float(np.mean([one for one, _ in found]))
         if not eval_gradient:

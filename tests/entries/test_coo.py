@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from helpers.cases import each
 
 from tensorcep.entries import coo
+from tensorcep.entries.sparse_tensor import SparseTensor
 
 
 @each("repeats", [0, 1, 2, 40, 3000])
@@ -33,3 +35,12 @@ def test_keys_that_may_repeat_are_all_that_do_and_few_others(rng, monkeypatch):
     assert len(some) < 0.25 * len(ids)
     monkeypatch.setattr(coo, "MOST_AGAIN", 0.0)
     assert coo._may_repeat(ids) is ids
+
+
+def test_tensors_may_have_more_modes_than_arrays_of_numpy():
+    coords = np.zeros((3, 70), dtype=np.int64)
+    coords[:, 0] = [0, 1, 2]
+    tensor = SparseTensor.from_coo(coords, [1.0, 2.0, 3.0], shape=(4, *(1,) * 69))
+    assert tensor.sample_zeros(1, random_state=0).coords[0, 0] == 3
+    with pytest.raises(ValueError, match="occurs more than once"):
+        SparseTensor.from_coo(coords[[0, 0]], [1.0, 2.0])

@@ -31,7 +31,7 @@ from tensorcep.cp.model.entries import rows_of
 from tensorcep.cp.model.problem import Problem, Uneven
 from tensorcep.cp.model.subsets import places_telling, problem_in_memory, some_of
 from tensorcep.cp.plan import plan as planning
-from tensorcep.cp.plan.auto import RANKS, chosen_with, with_numbers
+from tensorcep.cp.plan.auto import RANKS, chosen_with, takes_every_column, with_numbers
 from tensorcep.cp.plan.plan import REFIT_ANNEAL, SPARE_COMPONENTS, Draft, Engine, Plan, QuickFit
 from tensorcep.cp.plan.spec import FitSpec, is_auto
 from tensorcep.cp.posterior import Posterior
@@ -121,8 +121,7 @@ def with_best_columns(draft: Draft) -> Draft:
     spec, chosen, n, shape, able = draft.spec, draft.chosen, draft.n_told, draft.data.shape, draft.fits
     # the same fit in other columns, where it may choose them: by methods that are harmed by too many
     other = chosen._replace(parts=parts_of("main+cp", chosen.rank))
-    can = METHODS[chosen.method].capabilities
-    may = not (can.sampler or can.point_estimate) and len(shape) > 2 and is_auto(spec.interactions)
+    may = not takes_every_column(chosen.method) and len(shape) > 2 and is_auto(spec.interactions)
     may = may and other.parts != chosen.parts and (is_auto(spec.rank) or able(other))
     several = (chosen, other) if may else (chosen,)
     if may or _is_harmed(spec, chosen):

@@ -105,9 +105,9 @@ def chosen_with(
     given = None if is_auto(spec.interactions) else parts_of(spec.interactions, rank)
     name, can = settings.name, METHODS[settings.name].capabilities
     if given is None:
-        if streaming or isinstance(spec.prior, Prior) or not is_random(spec.init):  # given for the CP component alone
+        if streaming or not leaves_columns(spec):
             given = parts_of("cp", rank)
-        elif can.sampler or can.point_estimate:  # not harmed by more columns than the data need
+        elif takes_every_column(name):
             given = every_column(rank, shape)
         else:  # of a matrix the only pair of modes is the CP component
             of_cep = name == CEP.name and len(shape) > 2
@@ -155,13 +155,19 @@ def stream_rank(spec: FitSpec, n_entries: int, shape: Sequence[int]) -> int:
 
 
 def leaves_columns(spec: FitSpec) -> bool:
-    """Whether a spec leaves it open which parts a stream has beside the components."""
+    """Whether a spec leaves it open which parts there are beside the components."""
+    # a prior or an init that is given is one of the components' columns alone
     return is_auto(spec.interactions) and not isinstance(spec.prior, Prior) and is_random(spec.init)
 
 
 def rank_for(n_entries: int, shape: Sequence[int]) -> int:
     """Columns of the CP component."""
     return int(min(np.clip(n_entries // max(1, sum(shape)), *RANKS), max(1, sorted(shape)[-2])))
+
+
+def takes_every_column(method: str) -> bool:
+    """Whether a method has columns of every part by default: it is not harmed by more of them than the data need."""
+    return METHODS[method].capabilities.sampler or METHODS[method].capabilities.point_estimate
 
 
 def every_column(rank: int, shape: Sequence[int]) -> dict[str, int]:
